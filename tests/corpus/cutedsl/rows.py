@@ -77,6 +77,7 @@ class Storage:
 @cute.kernel
 def scale(mA: cute.Tensor, mB: cute.Tensor, factor: Float32, steps: cutlass.Constexpr[int]):
     bidx, bidy, _ = cute.arch.block_idx()
+    rank = cute.arch.block_idx_in_cluster()
     storage = cutlass.utils.SmemAllocator().allocate(Storage)
     sA = storage.sA.get_tensor(cute.make_layout((128, 64, 3)))
     gA = cute.local_tile(mA, (128, 64), (bidx, None))

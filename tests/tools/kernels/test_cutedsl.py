@@ -42,12 +42,14 @@ class _Names(dict[str, Any]):
         self.definitions = dict(text.split(" = ", 1) for text in definitions)
 
     def __missing__(self, name: str) -> Any:
-        return value(self.definitions[name.replace("self_", "self.")], self)
+        return value(self.definitions[re.sub("^(self|Far)_", r"\1.", name)], self)
 
 
 def value(text: str, names: _Names) -> Any:
     """What a formula comes to, read as Python."""
-    return eval(re.sub(r"\bself\.", "self_", text.replace("{", "(").replace("}", ")")), {"__builtins__": {}}, names)
+    return eval(
+        re.sub(r"\b(self|Far)\.", r"\1_", text.replace("{", "(").replace("}", ")")), {"__builtins__": {}}, names
+    )
 
 
 def at(kernel: KernelTiling, **known: Any) -> dict[str, Any]:
@@ -152,7 +154,7 @@ def test_a_function_and_its_storage() -> None:
     stored = [(o.level, o.parameter, o.when) for o in kernel.stores]
     assert stored == [("shared", "", ""), ("global", "mB", "blockIdx.y == 0")]
     assert {(m.axis, m.variable) for m in kernel.mapping} >= {("blockIdx.x", "bidx"), ("blockIdx.y", "bidy")}
-    assert [i.operation for i in kernel.instructions] == ["cute.gemm"]
+    assert [i.operation for i in kernel.instructions] == ["cute.gemm"], "who asks for its place in a cluster only asks"
 
 
 def test_a_kernel_that_its_file_does_not_launch_says_so() -> None:
@@ -246,6 +248,10 @@ class C(A):
         return 256
 class D(B, C):
     pass
+
+class Far:
+    def __init__(self, n):
+        self.t = cute.ceil_div(n, 128) * 128 + (n // 64 + 3) * (n // 32 + 5)
 
 class R:
     def __init__(self):
@@ -360,6 +366,11 @@ CASES = {
         "self.c",
     ),
     "whose method it is": ("self.a, self.b = D().width(), M().t", "self.a", "self.b"),
+    "an attribute of another object": (
+        "self.t = cute.ceil_div(n, 64) * 64 + (n // 16 + 1) * (n // 8 + 2)\nself.u = Far(n).t",
+        "self.u",
+        "self.t",
+    ),
     "a walrus": ("if (k := n // 2) > 4:\n    self.t = k\nelse:\n    self.t = 2 * k", "1", "self.t"),
     "objects by a test": (
         "c = Plain(64) if n > 100 else Plain(32, stages=n)\nself.t, self.u = c.threads, c.stages",
@@ -385,6 +396,7 @@ def test_host_code_is_followed_as_python_runs_it(case: str, tmp_path: Path) -> N
     kernel = described(tmp_path, "rows.py", "K.kernel")
     (told,) = kernel.grid
     names = [*told.dimensions, *told.block, *told.definitions]
+    assert ("Far" in init) == any(text.startswith("Far.t = ") for text in told.definitions), "self is the kernel's own"
     open_ = any(" of line " in text for text in names) or not told.dimensions or not told.block
     assert open_ <= case.endswith("?"), names
     for n in (1, 3, 8, 11, 64, 96, 100, 101, 500, 1000, 1001, 1024, 1025, 4096, 5000, 70000) if not open_ else ():

@@ -56,7 +56,7 @@ def marked(module: PyModule) -> list[Marked]:
         owner = next((one for one in classes if function in one.body), None)
         places: list[tuple[ast.ClassDef | None, FunctionNode]] = []
         if owner is not None:
-            family = sorted((c for c in classes if _kin(c, owner, classes)), key=lambda c, owner=owner: c is not owner)  # type: ignore[misc]
+            family = [owner, *(c for c in classes if _kin(c, owner, classes))]
             places = [(c, f) for c in family for f in c.body if isinstance(f, FunctionNode)]
         else:
             places = [(None, f) for f in module.functions]
@@ -67,8 +67,8 @@ def marked(module: PyModule) -> list[Marked]:
 
 
 def _kin(one: ast.ClassDef, other: ast.ClassDef, classes: list[ast.ClassDef]) -> bool:
-    """Whether two classes of a file are one, or the one is made from the other."""
-    return one is other or _made_from(one, other, classes) or _made_from(other, one, classes)
+    """Whether of two classes of a file the one is made from the other."""
+    return _made_from(one, other, classes) or _made_from(other, one, classes)
 
 
 def _made_from(one: ast.ClassDef, other: ast.ClassDef, classes: list[ast.ClassDef], depth: int = 0) -> bool:

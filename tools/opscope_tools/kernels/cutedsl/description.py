@@ -120,11 +120,15 @@ def _defined(texts: Iterable[str], run: Run) -> tuple[str, ...]:
     found: dict[str, str] = {}
     pending = list(texts)
     while pending:
-        for name in re.findall(r"(?<![\w.])(?:self\.)?[A-Za-z_]\w*", pending.pop(0)):
-            if name in run.names and name not in found:
-                found[name] = run.names[name]
-                pending.append(run.names[name])
+        text = pending.pop(0)
+        for name in [name for name in run.names if name not in found and _names(text, name)]:
+            found[name] = run.names[name]
+            pending.append(found[name])
     return tuple(f"{name} = {text}" for name, text in found.items())
+
+
+def _names(text: str, name: str) -> bool:
+    return re.search(rf"(?<![\w.]){re.escape(name)}(?!\w| of line )", text) is not None
 
 
 def _launch(launched: Launched, one: Marked, run: Run) -> Launch:

@@ -81,8 +81,7 @@ class Effects(ABC):
     """The state of a run, and what it puts down."""
 
     def __init__(self, modules: Modules, module: PyModule, one: Marked, log: Log) -> None:
-        self.modules = modules
-        self.source, self.one, self.log = module, one, log
+        self.modules, self.source, self.one, self.log = modules, module, one, log
         self.launches: list[Launched] = []
         self.tiles: list[Tile] = []
         #: parameters of the class: (argument, annotation, default)
@@ -207,20 +206,21 @@ class Effects(ABC):
         elif name == "allocate":
             self._fields(positional[0])
             return Storage(positional[0])
+        called = self._named(node)
         if name == "allocate_tensor":
             dtype, layout = [*positional, None, None][:2]
             dtype, layout = keywords.get("element_type", dtype), keywords.get("layout", layout)
             shape = layout.shape if isinstance(layout, Layout) else None
-            self._allocation(node, text, dtype, layout.cosize if isinstance(layout, Layout) else None, shape)
-            named = shape if isinstance(shape, tuple) else None
-            return Tensor(self._named(node), "shared", self._named(node), named, dtype)
+            self._allocation(node, text, dtype, layout.cosize if isinstance(layout, Layout) else None, shape, called)
+            return Tensor(called, "shared", called, shape if isinstance(shape, tuple) else None, dtype)
         if name == "allocate_array":
             dtype, count = (
                 keywords.get("element_type", positional[0] if positional else None),
                 keywords.get("num_elems", positional[1] if len(positional) > 1 else 1),
             )
-            self._allocation(node, text, dtype, count, (count,) if isinstance(count, Expression | int) else None)
-            return Pointer(Tensor(self._named(node), "shared", self._named(node), None, dtype))
+            sizes = (count,) if isinstance(count, Expression | int) else None
+            self._allocation(node, text, dtype, count, sizes, called)
+            return Pointer(Tensor(called, "shared", called, None, dtype))
         return leaf(text)
 
     def _named(self, node: ast.Call) -> str:
@@ -231,11 +231,11 @@ class Effects(ABC):
                     return each.targets[0].id
         return shortened(ast.unparse(node))
 
-    def _allocation(self, node: ast.AST, text: str, dtype: Any, elements: Any, shape: Any, name: str = "") -> None:
+    def _allocation(self, node: ast.AST, text: str, dtype: Any, elements: Any, shape: Any, name: str) -> None:
         size = library.bytes_of(dtype, elements) if elements is not None else None
         dimensions = tuple(map(render, shape)) if isinstance(shape, tuple) else ()
         self._put(
-            Allocation, node, name=name or (self._named(node) if isinstance(node, ast.Call) else text), space="shared",
+            Allocation, node, name=name, space="shared",
             type=render(dtype) if dtype is not None else "", dimensions=dimensions, bytes=size if type(size) is int else None,
             formula=render(size) if isinstance(size, Expression) else "", text=text,
         )  # fmt: skip
@@ -266,10 +266,14 @@ class Effects(ABC):
                 self._access(what, tensor, node, f"cute.{last}", mask)
         elif last in ("alloc_smem", "get_dyn_smem"):
             dtype, count = [*positional, None, None][:2]
-            self._allocation(node, text, dtype, count if last == "alloc_smem" else None, None)
+            self._allocation(node, text, dtype, count if last == "alloc_smem" else None, None, self._named(node))
         elif last == "gemm":
             self._put(Instruction, node, operation="cute.gemm", text=text)
-        elif any(word in last for word in _INSTRUCTIONS):
+        elif (
+            any(word in last for word in _INSTRUCTIONS)
+            and not library.known(f"cute.{last}")
+            and not last.startswith("make_")
+        ):
             self._put(Instruction, node, operation=last, text=text)
 
     def _access(self, what: str, tensor: Any, node: ast.AST, operation: str, mask: str = "") -> None:

@@ -283,4 +283,4 @@ _TABLE: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(_VIEWS, _view),
 }  # fmt: skip
 
-__all__ = ["WARP", "apply", "bytes_of", "known", "render", "shape_of", "whole", "width"]
+__all__ = ["WARP", "apply", "bytes_of", "known", "whole"]

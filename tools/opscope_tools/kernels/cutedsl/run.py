@@ -14,8 +14,9 @@ from contextlib import ExitStack, suppress
 from typing import Any
 
 from opscope_tools.kernels.cutedsl import library
+from opscope_tools.kernels.cutedsl.classes import Classes, bound_to, field_default, kind_of
 from opscope_tools.kernels.cutedsl.definitions import FunctionNode, Marked, launch_of
-from opscope_tools.kernels.cutedsl.effects import COPIES, LONGEST, Launched, Tile, touches
+from opscope_tools.kernels.cutedsl.effects import COPIES, Launched, Tile, touches
 from opscope_tools.kernels.cutedsl.statements import Statements
 from opscope_tools.kernels.cutedsl.values import (
     BITS,
@@ -35,6 +36,7 @@ from opscope_tools.kernels.cutedsl.values import (
     opposite,
     same,
 )  # fmt: skip
+from opscope_tools.kernels.cutedsl.written import written
 from opscope_tools.kernels.host.interpreter import Interpreter, LocalScope, ModuleScope, Scope
 from opscope_tools.kernels.host.library import call_library, call_method
 from opscope_tools.kernels.host.modules import Modules, PyModule, with_defaults
@@ -65,17 +67,18 @@ _HARMLESS = (
     "idx2crd",
     "tma_",
 )
-#: words in what is no memory but sizes, coordinates or ids
-_SIZES = re.compile(r"shape|stride|layout|size|idx|Idx|coord|block|thread|tile|stage|phase|state|rank|iter|params")
+#: what is no memory but sizes, coordinates or ids
+_SIZES = re.compile(r"\.(shape|stride|layout|size)\b|\b(shape|stride|layout|size|coord)\b|Idx\.|_idx")
 #: characters up to which a formula stands for itself where it is used
 _SHORT = 40
 
 
-class Run(Interpreter, Statements):
+class Run(Interpreter, Classes, Statements):
     """One kernel."""
 
     def __init__(self, modules: Modules, module: PyModule, one: Marked, log: Log) -> None:
         Interpreter.__init__(self, modules, Oracle())
+        Classes.__init__(self)
         Statements.__init__(self, modules, module, one, log)
         #: by a scope's id, names that its function binds in a scope around it
         self._lent: dict[int, set[str]] = {}
@@ -124,7 +127,7 @@ class Run(Interpreter, Statements):
 
     def _made(self, of: Class, given: Mapping[str, Any]) -> Instance:
         """The object whose kernel it is: the parameters of its class stay names where nobody gives them."""
-        made, found = Instance(of), self._method(of, "__init__")
+        made, found = Instance(of, own=True), self._method(of, "__init__")
         with suppress(UnresolvedError, RecursionError, TooManyStepsError):  # attributes not reached stay names
             if found is not None:
                 owner, function = found
@@ -172,78 +175,6 @@ class Run(Interpreter, Statements):
             return default.value
         return leaf(name)
 
-    # classes ---------------------------------------------------------------------------------------------------------
-
-    def _bases(self, of: Class) -> list[Class]:
-        """The class and those that it is made from, in the order in which Python looks through them."""
-        lines = []
-        for base in of.node.bases:
-            with suppress(UnresolvedError):
-                value = self.eval(base, of.scope)
-                if isinstance(value, Class) and value.node is not of.node:
-                    lines.append(self._bases(value))
-        lines.append([line[0] for line in lines])
-        found = [of]
-        while lines := [line for line in lines if line]:
-            heads = [line[0] for line in lines]
-            behind = [one.node for line in lines for one in line[1:]]
-            first = next((head for head in heads if head.node not in behind), heads[0])
-            found.append(first)
-            lines = [[one for one in line if one.node is not first.node] for line in lines]
-        return found
-
-    def _method(self, of: Class, name: str, *, behind: Class | None = None) -> tuple[Class, Function] | None:
-        """A function of a class, and the class that has it; `behind`: of those that come after this one."""
-        line = self._bases(of)
-        start = next((place + 1 for place, one in enumerate(line) if behind is not None and one.node is behind.node), 0)
-        for each in line[start:]:
-            for statement in each.node.body:
-                if isinstance(statement, FunctionNode) and statement.name == name:
-                    return each, Function(statement, each.scope)
-        return None
-
-    def _member(self, instance: Instance, name: str) -> Any:
-        if name in instance.values:
-            return instance.values[name]
-        found = self._method(instance.of, name)
-        if found is not None:
-            owner, function = found
-            kind = _kind(function)
-            if kind == "property":
-                return self._run(function, {}, owner, instance)
-            return Method(function, owner, instance) if not kind else _bound_to(function, kind, instance.of)
-        held = self._of_class(instance.of, name)
-        return held[0] if held is not None else Quantity(f"self.{name}")
-
-    def _of_class(self, of: Class, name: str) -> tuple[Any] | None:
-        for each in self._bases(of):
-            for statement in each.node.body:
-                if isinstance(statement, ast.Assign):
-                    target: ast.expr | None = statement.targets[0]
-                else:
-                    target = statement.target if isinstance(statement, ast.AnnAssign) else None
-                value = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else None
-                if isinstance(target, ast.Name) and target.id == name and value is not None:
-                    return (self.eval(_default(value), each.scope),)
-        return None
-
-    def _fields_of(self, of: Class) -> dict[str, tuple[ast.AnnAssign, Class]]:
-        """The fields of a dataclass, those of what it is made from first."""
-        found: dict[str, tuple[ast.AnnAssign, Class]] = {}
-        for each in reversed(self._bases(of)):
-            for statement in each.node.body if each.is_dataclass else ():
-                if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-                    found[statement.target.id] = statement, each
-        return found
-
-    def _after_init(self, made: Instance) -> None:
-        found = self._method(made.of, "__post_init__")
-        if found is not None:
-            self._run(found[1], {}, found[0], made)
-
-    def _begin(self) -> None:
-        self.steps = 0
-
     def _execute_one(self, statement: ast.stmt, scope: LocalScope) -> None:
         if isinstance(statement, ast.ClassDef):
             made = Class(statement, scope)
@@ -285,7 +216,7 @@ class Run(Interpreter, Statements):
         """The value of an expression; one that stays as it is written is written with the values that its names have now."""
         value = super().eval(node, scope)
         if isinstance(value, Quantity) and not isinstance(node, ast.Name) and value.name == ast.unparse(node):
-            return Quantity(_written(node, scope), value.run_time)
+            return Quantity(written(node, scope), value.run_time)
         return value
 
     # tests -----------------------------------------------------------------------------------------------------------
@@ -295,14 +226,14 @@ class Run(Interpreter, Statements):
         try:
             value = self.eval(test, scope)
         except UnresolvedError:
-            value = leaf(_written(test, scope))
+            value = leaf(written(test, scope))
         if isinstance(value, Expression):
             known = self.log.answers.known(render(value))
             return value if known is None else known
         if isinstance(value, Either):
-            return leaf(_written(test, scope))
+            return leaf(written(test, scope))
         if isinstance(value, ImportRef):
-            return Opaque(_written(test, scope))
+            return Opaque(written(test, scope))
         return bool(value) if is_concrete(value) else True
 
     def decide(self, test: ast.expr, scope: Scope) -> bool:
@@ -344,7 +275,7 @@ class Run(Interpreter, Statements):
             if isinstance(value, Expression):
                 made = chosen(value, value, made, "") if stop else chosen(value, made, value, "")
             elif isinstance(value, Either):
-                return leaf(_written(node, scope))
+                return leaf(written(node, scope))
         return made
 
     def _compare(self, node: ast.Compare, scope: Scope) -> Any:
@@ -384,7 +315,7 @@ class Run(Interpreter, Statements):
         if isinstance(target, ast.Attribute):
             holder = self.eval(target.value, scope)
             if isinstance(holder, Instance):
-                holder.values[target.attr] = self._called_by(f"self.{target.attr}", value)
+                holder.values[target.attr] = self._called_by(holder.attribute(target.attr), value)
             return
         if isinstance(target, ast.Subscript):
             holder = self.eval(target.value, scope)
@@ -448,7 +379,7 @@ class Run(Interpreter, Statements):
             case Class():
                 found = self._method(holder, name)
                 if found is not None:
-                    return _bound_to(found[1], _kind(found[1]), holder)
+                    return bound_to(found[1], kind_of(found[1]), holder)
                 held = self._of_class(holder, name)
                 return held[0] if held is not None else Quantity(f"{holder}.{name}")
             case ImportRef():
@@ -480,14 +411,14 @@ class Run(Interpreter, Statements):
             if isinstance(parts, tuple) and len(parts) == 2:
                 return Range(*parts) if holder.dotted.endswith("MemRange") else parts[0]
         if isinstance(holder, Class | Function | Method | Instance | Tiled | Layout | ImportRef):
-            return leaf(_written(node, scope))
+            return leaf(written(node, scope))
         if isinstance(holder, tuple | list) and not isinstance(node.slice, ast.Slice):
             index = self.eval(node.slice, scope)
             if isinstance(index, int) and not isinstance(index, bool) and -len(holder) <= index < len(holder):
                 return holder[index]
             if self._inside and touches(holder):
                 self._lost(f"what `{ast.unparse(node)}` is", node)
-            return leaf(_written(node, scope))
+            return leaf(written(node, scope))
         if isinstance(holder, Quantity) and self._inside and not _SIZES.search(holder.name):
             index = self.eval(node.slice, scope) if not isinstance(node.slice, ast.Slice) else None
             if not _open(index):
@@ -578,7 +509,7 @@ class Run(Interpreter, Statements):
         given = {**dict(zip(fields, positional, strict=False)), **keywords}
         for name, (statement, owner) in fields.items():
             if name not in given and statement.value is not None:
-                given[name] = self.eval(_default(statement.value), owner.scope)
+                given[name] = self.eval(field_default(statement.value), owner.scope)
         made.values.update(given)
         self._after_init(made)
         return made
@@ -646,11 +577,12 @@ class Run(Interpreter, Statements):
             return library.whole(made) if dotted == "builtins.int" else made
         positional, keywords = self.arguments(node, scope)
         positional, keywords = [*extra[0], *positional], {**extra[1], **keywords}
-        text = _written(node, scope)
+        text = written(node, scope)
         if self._inside:
             self._met(last, positional, keywords, node)
         if last in ("alloc_smem", "get_dyn_smem"):
-            return Pointer(Tensor(self._named(node), "shared", self._named(node), dtype=next(iter(positional), None)))
+            called = self._named(node)
+            return Pointer(Tensor(called, "shared", called, dtype=next(iter(positional), None)))
         if name := library.known(dotted):
             made = self._applied(name, positional, keywords, text)
             if name == "local_tile" and isinstance(made, Tensor) and made.shape is not None and self._inside:
@@ -704,60 +636,6 @@ class Run(Interpreter, Statements):
         finally:
             self._inside, self._path = False, path
         return None
-
-
-class _Filled(ast.NodeTransformer):
-    """Names of a scope as what they hold, where that is a number, a text or a formula of other names."""
-
-    def __init__(self, scope: Scope) -> None:
-        self.values: Mapping[str, Any] = scope.values if isinstance(scope, LocalScope) else {}
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:  # as the library calls it
-        """The value of a name."""
-        return _shown(self.values.get(node.id, self), node, node.id)
-
-    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
-        """The value of an attribute of an object."""
-        holder = self.values.get(node.value.id) if isinstance(node.value, ast.Name) else None
-        if isinstance(holder, Instance) and node.attr in holder.values:
-            return _shown(holder.values[node.attr], node, ast.unparse(node))
-        self.generic_visit(node)
-        return node
-
-
-def _shown(value: Any, node: ast.expr, text: str) -> ast.expr:
-    """A number, a text or a formula of other names in the place of a name; the name where it stands for something else."""
-    if value is None or isinstance(value, int | float | str):
-        return ast.Constant(value)
-    if isinstance(value, Expression) and value.text not in (text, f"{{{text}}}"):
-        plain = value.text.replace("{", "").replace("}", "")
-        return ast.Name(plain if plain.replace(".", "").isidentifier() else f"({plain})")
-    return node
-
-
-def _written(node: ast.expr, scope: Scope) -> str:
-    """An expression as written, with the values that its names have: the same text means the same."""
-    text = ast.unparse(_Filled(scope).visit(copy.deepcopy(node)))
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}… (line {node.lineno})"
-
-
-def _kind(function: Function) -> str:
-    """What a method is by its decorators; '' of one that is bound to its object."""
-    names = {ast.unparse(d).rpartition(".")[2] for d in getattr(function.node, "decorator_list", [])}
-    if names & {"property", "cached_property"}:
-        return "property"
-    return next((name for name in ("staticmethod", "classmethod") if name in names), "")
-
-
-def _default(node: ast.expr) -> ast.expr:
-    """What a field of a dataclass is by default: 96 of `field(default=96)`."""
-    if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "field":
-        return next((k.value for k in node.keywords if k.arg == "default"), node)
-    return node
-
-
-def _bound_to(function: Function, kind: str, of: Class) -> Any:
-    return Partial(function, [of], {}) if kind == "classmethod" else function
 
 
 def _open(index: Any) -> bool:

@@ -1,4 +1,4 @@
-"""The abstract run of a CuTe-DSL kernel: its class is made, the host function is run to the launch, then the kernel's body.
+"""Statements of a CuTe-DSL program: branches, loops, and what they leave.
 
 A test that reading does not settle has both its sides run, each on its own path; what they leave different becomes a choice between
 the two. So a number of threads that depends on N is one formula of N. Loops over what is known are unrolled where the source is
@@ -53,6 +53,8 @@ class _Bound(ast.Assign):
 class Statements(Effects):
     """Statements of a run."""
 
+    steps: int
+
     @abstractmethod
     def _test(self, test: ast.expr, scope: Scope) -> Any:
         """A truth where reading settles it, else the expression that is asked."""
@@ -60,10 +62,6 @@ class Statements(Effects):
     @abstractmethod
     def _execute_one(self, statement: ast.stmt, scope: LocalScope) -> None:
         """A statement without others in it."""
-
-    @abstractmethod
-    def _begin(self) -> None:
-        """A statement begins: what it takes to work it out counts from here."""
 
     @abstractmethod
     def _of_class(self, of: Class, name: str) -> tuple[Any] | None:
@@ -80,7 +78,7 @@ class Statements(Effects):
         while todo:
             statement = todo.pop(0)
             self.log.step()
-            self._begin()
+            self.steps = 0  # of one statement
             match statement:
                 case ast.If(test=test, body=body, orelse=orelse):
                     value = self._test(test, scope)
@@ -144,7 +142,7 @@ class Statements(Effects):
             ):
                 holder = scope.values.get(node.value.id)
                 if isinstance(holder, Instance):
-                    holder.values[node.attr] = leaf(f"self.{node.attr} of line {line}")
+                    holder.values[node.attr] = leaf(f"{holder.attribute(node.attr)} of line {line}")
 
     def _assert(self, statement: ast.Assert, scope: LocalScope) -> None:
         try:
@@ -246,12 +244,12 @@ class Statements(Effects):
                 continue
             values = one if isinstance(one, dict) else one.values
             for name in {**held, **values}:
-                own = isinstance(one, Instance) and name not in ("__class__",)
+                label = one.attribute(name) if isinstance(one, Instance) else str(name)
                 sides = [self._of_side(one, name, side) for side in (held, values)]
                 known = [side[0] for side in sides if side is not None]
-                made = chosen(test, known[0], known[1], f"{'self.' * own}{name}") if len(known) == 2 else known[0]
+                made = chosen(test, known[0], known[1], label) if len(known) == 2 else known[0]
                 long = isinstance(made, Expression) and len(made.text) > LONGEST
-                values[name] = self._called_by(f"{'self.' * own}{name}", made) if long else made
+                values[name] = self._called_by(label, made) if long else made
 
     def _of_side(self, one: Any, name: str, held: Mapping[str, Any]) -> tuple[Any] | None:
         """What a name holds on one side, in a tuple: an attribute that is not set there is the class' own."""
@@ -374,7 +372,8 @@ class Statements(Effects):
                 self._blur(one, line)
             else:
                 values = one if isinstance(one, dict) else one.values
-                values[name] = leaf(f"{'self.' * isinstance(one, Instance)}{name} of line {line}")
+                label = one.attribute(name) if isinstance(one, Instance) else name
+                values[name] = leaf(f"{label} of line {line}")
 
 
 def _back(state: State) -> None:

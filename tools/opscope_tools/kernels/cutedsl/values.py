@@ -61,6 +61,12 @@ class Instance:
 
     of: Class
     values: dict[str, Any] = field(default_factory=dict)
+    #: whether it is the kernel's own object
+    own: bool = False
+
+    def attribute(self, name: str) -> str:
+        """How formulas call an attribute: of the kernel's own object as its source does."""
+        return f"{'self' if self.own else self.of}.{name}"
 
     def __repr__(self) -> str:
         return f"a {self.of.node.name}"
