@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from functools import cached_property
+from typing import NamedTuple
 
 from opscope_schemas.dataflow import Dataflow
 from opscope_schemas.errors import ValuesError
@@ -22,6 +23,20 @@ _MOST = 2**24
 _SOME = 3
 #: regions of a size that are looked at, each with a trace of its own
 _TRACES = 4
+
+
+class Held(NamedTuple):
+    """Bytes of a pass on one rank; activations None: not known."""
+
+    weights: int
+    cache: int
+    inputs: int
+    activations: int | None
+
+    @property
+    def total(self) -> int:
+        """Together, what is known of them."""
+        return self.weights + self.cache + self.inputs + (self.activations or 0)
 
 
 class Memory:
@@ -81,10 +96,11 @@ class Memory:
         """Of what the pass is called with, which its caller keeps until it ends."""
         return _whole(self.flow.inputs, values) if self.flow.inputs else 0
 
-    def needed(self, values: Numbers, held: Numbers, parallel: Parallel = ALONE) -> int:
-        """All four together; `held`: the point of the sequences whose cache it keeps."""
-        inside = self.inputs(values) + (self.activations(values) or 0)
-        return self.weights(values, parallel) + self.cache(held, parallel) + inside
+    def held(self, values: Numbers, kept: Numbers, parallel: Parallel = ALONE) -> Held:
+        """All of them; `kept`: the point of the sequences whose cache it keeps."""
+        return Held(
+            self.weights(values, parallel), self.cache(kept, parallel), self.inputs(values), self.activations(values)
+        )
 
 
 def _share(values: Numbers, parallel: Parallel) -> float:
@@ -116,7 +132,7 @@ def memory_use(
 ) -> MemoryUse:
     """Bytes at the point. Raises `ValuesError` where the point lacks a variable."""
     flow, here, held = memory.flow, of_rank(values, parallel), of_rank(values, parallel, held=True)
-    cache = memory.cache(held, parallel)
+    found = memory.held(here, held, parallel)
 
     def most(name: str) -> int | None:
         return _most(name, memory, values, device.usable, parallel, elsewhere)
@@ -124,10 +140,10 @@ def memory_use(
     length = "cache_len" if flow.phase == "decode" else "seq_len"
     per_token = _whole(flow.cache.per_token, here) if flow.cache is not None and flow.cache.per_token else None
     return MemoryUse(
-        weights_bytes=memory.weights(here, parallel), cache_bytes=cache, input_bytes=memory.inputs(here), activation_bytes=memory.activations(here),
-        cache_bytes_per_token=round(per_token / here["batch_size"] * (cache / memory.cache(held) if parallel.devices > 1 else 1))
+        weights_bytes=found.weights, cache_bytes=found.cache, input_bytes=found.inputs, activation_bytes=found.activations,
+        cache_bytes_per_token=round(per_token / here["batch_size"] * (found.cache / memory.cache(held) if parallel.devices > 1 else 1))
         if per_token and here.get("batch_size") else None,
-        capacity_bytes=device.capacity, usable_bytes=device.usable, fits=memory.needed(here, held, parallel) <= device.usable,
+        capacity_bytes=device.capacity, usable_bytes=device.usable, fits=found.total <= device.usable,
         largest_batch=most("batch_size") if "batch_size" in values else None,
         longest_context=most(length) if length in values and flow.cache is not None else None,
     )  # fmt: skip
@@ -148,7 +164,7 @@ def _most(
 
         def needs(size: int, of: Memory = of) -> int:
             there = {**values, name: size}
-            return of.needed(of_rank(there, parallel), of_rank(there, parallel, held=True), parallel)
+            return of.held(of_rank(there, parallel), of_rank(there, parallel, held=True), parallel).total
 
         found = largest(needs, capacity)
         then = elsewhere(name, found or (_SOME if found == 0 else _MOST))

@@ -238,13 +238,13 @@ def swept(replica: Replica, phase: Phase, batch: int, length: int) -> SweepPoint
     timing = replica.model.timing(phase, batch, length)
     here = of_rank(timing.at(**{"batch_size": batch, _LENGTH[phase]: length}), parallel)
     found = replica.times(phase, here["batch_size"], length)
-    weights, cache = timing.memory.weights(here, parallel), timing.memory.cache(here, parallel)
-    fits = timing.memory.needed(here, here, parallel) <= device.usable
+    held = timing.memory.held(here, here, parallel)
+    fits = held.total <= device.usable
     said = totals(found, batch * (length if phase == "prefill" else 1), fits)
     return SweepPoint(
         batch=batch, context=length, flops=said.flops, bytes=said.bytes, bound_seconds=said.bound_seconds, calibrated_seconds=said.calibrated_seconds,
         low_seconds=said.low_seconds, high_seconds=said.high_seconds, limited_by=said.limited_by, tokens_per_second=said.tokens_per_second,
-        weights_bytes=weights, cache_bytes=cache, fits=fits,
+        weights_bytes=held.weights, cache_bytes=held.cache, fits=fits,
     )  # fmt: skip
 
 
