@@ -82,6 +82,10 @@ class NearestRow(Frozen):
     table: str
 
 
+#: how `measured_as` begins where a product in 32 bits is timed by the shares of its peak and of the bandwidth that others reach
+SHARES = "shares of peak and bandwidth of"
+
+
 class OperatorTime(Frozen):
     """One kernel of the pass, all its runs together."""
 
@@ -118,6 +122,11 @@ class OperatorTime(Frozen):
     )
     outside: tuple[str, ...] = Field(default=(), description="Sizes beyond those that were measured.")
     nearest: NearestRow | None = Field(default=None, description="Where it was asked for and tables are installed.")
+
+    @property
+    def in_32_bits(self) -> bool:
+        """Whether it is a product in 32 bits, timed by how products in bf16 use a device."""
+        return self.measured_as.startswith(SHARES)
 
 
 class TimeTotals(Frozen):
@@ -246,6 +255,7 @@ class Spread(Frozen):
         default=(), description="That divide heads, and heads of keys and values or are divided by them."
     )
     ep_degrees: tuple[int, ...] = Field(default=(), description="That divide the experts.")
+    differs: tuple[str, ...] = Field(default=(), description="What an engine may split or exchange otherwise.")
 
 
 class Served(Frozen):
@@ -451,6 +461,7 @@ class RooflineResult(ToolResult):
 
 __all__ = [
     "ALONE",
+    "SHARES",
     "Alternative",
     "CalibrationNote",
     "ClassTime",

@@ -134,6 +134,34 @@ def test_ceilings_are_the_peaks_of_the_precisions_that_products_run_in(context: 
     assert estimate(context).hardware.ceilings == {"bf16": peaks["bf16"]}
 
 
+@pytest.mark.parametrize("activations", [None, "fp8"])
+def test_products_in_32_bits_stand_at_their_own_peak_whatever_others_run_in(
+    context: ToolContext, activations: str | None
+) -> None:
+    """DeepSeek's router widens what it reads and its weights; everything else multiplies in bf16."""
+    tiny = {"hidden_size": 256, "num_attention_heads": 8, "num_key_value_heads": 8, "intermediate_size": 512, "vocab_size": 1000, "num_hidden_layers": 3,
+            "moe_intermediate_size": 64, "first_k_dense_replace": 1, "n_routed_experts": 16, "n_group": 4, "topk_group": 2, "num_experts_per_tok": 4}  # fmt: skip
+    rows = 2**15
+    more: dict[str, Any] = {"precision": {"weights": "fp8", "activations": activations}} if activations else {}
+    found = estimate(
+        context, "deepseek_v3", config=tiny, values={"batch_size": 1, "seq_len": rows}, phase="prefill", **more
+    )
+    device = shipped()["h100_sxm"]
+    routers = [one for one in found.operators if one.module.endswith("gate") and one.kind == "matrix products"]
+    assert [(one.count, one.flops, one.bytes) for one in routers] == [
+        (2, 2 * 2 * rows * 256 * 16, 2 * 4 * (rows * 256 + 256 * 16 + rows * 16))
+    ]
+    assert routers[0].bound_seconds == pytest.approx(
+        max(routers[0].flops / device.peak_flops["fp32"], routers[0].bytes / device.bandwidth), rel=1e-6
+    )
+    assert [one for one in found.operators if one.in_32_bits] == routers
+    assert found.hardware.ceilings["fp32"] == device.peak_flops["fp32"]
+    assert sum("multiplies in 32 bits" in note for note in found.notes) == 1
+    plain = estimate(context, config=SMALL)
+    assert not any(one.in_32_bits for one in plain.operators)
+    assert "fp32" not in plain.hardware.ceilings
+
+
 def test_the_bound_is_work_over_rates(context: ToolContext) -> None:
     found, device = estimate(context), shipped()["h100_sxm"]
     for one in found.operators:

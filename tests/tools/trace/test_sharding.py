@@ -67,8 +67,24 @@ def test_partial_results_are_added_up_twice_in_a_layer_and_once_behind_the_table
 
 def test_attention_and_mlp_side_by_side_are_added_up_together(context: ToolContext) -> None:
     found = find(CostArguments(target="gptj", phase="decode", values={"batch_size": 4, "cache_len": 64}), context)
-    in_layers = [e for e in shards(found.tree, found.call).exchanges if e.repeat != "1"]
+    split = shards(found.tree, found.call)
+    in_layers = [e for e in split.exchanges if e.repeat != "1"]
     assert len(in_layers) == 1
+    assert len(split.merged) >= 1
+
+
+@pytest.mark.parametrize(
+    ("target", "config", "said"),
+    [("gptj", {}, "Partial results"), ("llama", SMALL, ""), ("mamba2", {}, "What heads of a scan share")],
+)
+def test_what_an_engine_may_split_otherwise_is_told_with_the_ranks(
+    context: ToolContext, target: str, config: dict[str, Any], said: str
+) -> None:
+    found = estimate(context, target, config, parallel={"tp": 2})
+    assert found.parallel is not None
+    assert [one.partition(said)[1] for one in found.parallel.differs] == ([said] if said else [])
+    alone = estimate(context, target, config)
+    assert alone.parallel is None
 
 
 def estimate(context: ToolContext, target: str, config: dict[str, Any], **given: Any) -> RooflineResult:

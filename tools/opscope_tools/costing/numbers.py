@@ -60,11 +60,14 @@ class _Work:
     count: float
     flops: float
     matmul: float
+    #: of the products those in 32 bits
+    wide: float
     bytes: float
 
     def bound(self, device: Device) -> tuple[float, Literal["memory", "compute"]]:
-        """Matrix products at the peak of bf16, or bytes at the bandwidth of memory: whichever takes longer."""
-        compute, memory = self.matmul / device.peak("bf16")[0], self.bytes / device.bandwidth
+        """Matrix products at the peak of their precision, or bytes at the bandwidth of memory: whichever takes longer."""
+        compute = (self.matmul - self.wide) / device.peak("bf16")[0] + self.wide / device.peak("fp32")[0]
+        memory = self.bytes / device.bandwidth
         return (compute, "compute") if compute > memory else (memory, "memory")
 
 
@@ -201,9 +204,10 @@ def _work(tree: CallTree, call: CallRecord, op: OpRecord, at: Mapping[str, float
         return runs * sum(approximated(text)(at) for text in texts)
 
     name = op.operator.removeprefix("aten.").removeprefix("opscope.").lstrip("_")
+    matmul = times(op.matmul_flops)
     return _Work(
-        f"{tree.pattern(call)}: {name}".lstrip(": "), op.site.file, op.site.line, runs, times(op.flops), times(op.matmul_flops),
-        times(op.read, op.write),
+        f"{tree.pattern(call)}: {name}".lstrip(": "), op.site.file, op.site.line, runs, times(op.flops), matmul,
+        matmul if op.units == "fp32" else 0.0, times(op.read, op.write),
     )  # fmt: skip
 
 
@@ -215,7 +219,7 @@ def _summed(found: Iterable[_Work]) -> list[_Work]:
         if (so_far := summed.get(key)) is not None:
             one = replace(
                 one, count=so_far.count + one.count, flops=so_far.flops + one.flops, matmul=so_far.matmul + one.matmul,
-                bytes=so_far.bytes + one.bytes,
+                wide=so_far.wide + one.wide, bytes=so_far.bytes + one.bytes,
             )  # fmt: skip
         summed[key] = one
     return list(summed.values())

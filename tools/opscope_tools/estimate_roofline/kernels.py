@@ -238,7 +238,7 @@ def _kernel(part: _Part, point: _Point) -> Kernel:
 
 def _reading(kernel: Kernel, activations: str) -> Kernel:
     """Its products take activations of that precision; what lies between products stays as it is."""
-    if not activations or not kernel.matmul_flops:
+    if not activations or not kernel.matmul_flops or kernel.precision == "fp32":
         return kernel
     narrower, x = 2.0 - BYTES[activations], kernel.sizes or {}
     entries = 0.0
@@ -296,7 +296,7 @@ def _product(plain: Kernel, part: _Part, read: float, point: _Point) -> Kernel:
     if "convolution" not in op.operator and first is not None and (width := point.shape(first.shape)[-1]) > k > 0:
         # absorbed: its weights meet other rows than those that the eager pass gives them
         k, m = width, plain.matmul_flops / (2 * n * width)
-        activations = 2 * m * k
+        activations = BYTES[op.units] * m * k
     stored = (read - activations) / (n * k) if op.views else 2.0
     ranks = point.ranks(part) if part.split is not None else 1.0
     if part.split in ("column", "row"):
@@ -311,10 +311,12 @@ def _product(plain: Kernel, part: _Part, read: float, point: _Point) -> Kernel:
         plain = replace(plain, flops=plain.flops / ranks, matmul_flops=plain.matmul_flops / ranks, moved=moved)
     else:
         plain, m = _shared(plain, ranks), m / ranks
-    precision = point.quantised if point.quantised and stored < _PLAIN else "bf16"
+    narrower = point.quantised and 0 < stored < _PLAIN  # nothing is stored of what the pass itself made
+    precision = point.quantised if narrower else op.units
+    narrow = precision in ("fp8", "fp8_block", "nvfp4")
     sizes = {
         "m": m, "n": n, "k": k, "weight_bytes": BYTES[precision],
-        "activation_bytes": min(2.0, BYTES[precision]) if precision in ("fp8", "fp8_block", "nvfp4") else 2.0,
+        "activation_bytes": min(2.0, BYTES[precision]) if narrow else BYTES[op.units],
     }  # fmt: skip
     weights = len(op.views) == 1 and op.operator not in GROUPED
     joins = (op.views[0].tensor, op.views[0].view, op.site.file, _parent(op, point), part.split) if weights else ()
@@ -549,7 +551,7 @@ def _one_product(same: Sequence[Kernel]) -> Kernel:
     first = same[0]
     assert first.sizes is not None
     n = sum(k.sizes["n"] for k in same if k.sizes is not None)
-    activations = 2 * first.sizes["m"] * first.sizes["k"]
+    activations = BYTES["fp32" if first.precision == "fp32" else "bf16"] * first.sizes["m"] * first.sizes["k"]
     names = [k.module.rpartition(".")[2] for k in same]
     return replace(
         first, operation=f"{first.operation} ({', '.join(dict.fromkeys(filter(None, names)))})",

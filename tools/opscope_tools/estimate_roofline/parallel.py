@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from opscope_schemas.errors import ConfigError
 from opscope_schemas.estimates import Communication, Parallel, Spread
@@ -116,8 +116,16 @@ def spread(of: Pass, values: Numbers, parallel: Parallel, found: Sequence[Estima
     return Spread(
         tp=parallel.tp, pp=parallel.pp, ep=parallel.ep, dp=parallel.dp, sp=parallel.sp, zero=parallel.zero, devices=parallel.devices,
         communication=tuple(_row(kind, size, ranks, kinds) for (kind, size, ranks), kinds in told.items()), hidden_seconds=hidden,
-        tp_degrees=() if of.eager else tp_degrees(of, values), ep_degrees=() if of.eager else ep_degrees(of, values),
+        differs=tuple(_differs(of)) if parallel.tp > 1 else (), tp_degrees=() if of.eager else tp_degrees(of, values), ep_degrees=() if of.eager else ep_degrees(of, values),
     )  # fmt: skip
+
+
+def _differs(of: Pass) -> Iterator[str]:
+    """Where engines are known to split otherwise than the data flow allows."""
+    if of.shards.merged:
+        yield "Partial results of products side by side are added up before they are exchanged, once; an engine that exchanges each does so more often."
+    if any(part.function and part.split is not None for part in of.parts):
+        yield "What heads of a scan share (its groups' B and C) is split as they are; an engine that copies it to every rank holds a little more."
 
 
 def _row(kind: str, size: float, ranks: int, kinds: Sequence[Estimate]) -> Communication:

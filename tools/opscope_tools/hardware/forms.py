@@ -19,7 +19,7 @@ from opscope_tools.hardware.grids import Axis
 Sizes = Mapping[str, float]
 #: bytes that weights, activations and the cache take, an element, scales of blocks included
 BYTES = {
-    "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "fp8_block": 1.0 + 4 / 128**2, "int8": 1.0, "int4": 0.5 + 2 / 128,
+    "fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "fp8_block": 1.0 + 4 / 128**2, "int8": 1.0, "int4": 0.5 + 2 / 128,
     "mxfp4": 0.5 + 1 / 32, "mxfp4_mxfp8": 0.5 + 1 / 32, "nvfp4": 0.5 + 1 / 16,
 }  # fmt: skip
 #: the sharper of two limits counts; where both are close they add up in part

@@ -186,9 +186,12 @@ def ranks_line(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
             parts.append(f"{found.phase} {quotes.said(f'{key}.time', found.totals.calibrated_seconds)}")
         said.append(f"{quotes(f'{key}.ranks', tp)} {things(tp, 'rank')}: {', '.join(parts)}")
     device = next(iter(facts.spread.values())).hardware.name if facts.spread else ""
+    differs = dict.fromkeys(
+        one for found in facts.spread.values() if found.parallel is not None for one in found.parallel.differs
+    )
     return (
         [
-            f"**Per rank** on {device}{facts.joined}, modelled, split as engines do it and not as a declared plan says: {'; '.join(said)}."
+            f"**Per rank** on {device}{facts.joined}, modelled, split as engines do it and not as a declared plan says: {'; '.join(said)}.{''.join(f' {one}' for one in differs)}"
         ]
         if said
         else []

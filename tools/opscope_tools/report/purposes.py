@@ -458,6 +458,9 @@ def _step(of: _Subject, kernel: Kernel) -> str:
         if operator in _BENDS:
             return f"applies {operator} to each number"
         call = of.facts.calls.get(of.module.class_name)
+        node = node_of(of.facts, of.module.class_name, call)
+        if operator == "mul" and node is not None and len(node.weights) == 1:
+            return f"scales what it is given by weights of its own (`{next(iter(node.weights))}`)"
         second = operator == "add" and len(kernel.inputs) > 1 and call is not None and len(call.inputs) > 1
         return "adds what else it is given" if second else f"runs `{operator}`"
     if kernel.flops == "0" and not variables(kernel.memory_access.read):

@@ -120,6 +120,11 @@ class OpRecord(Frozen):
     carried: tuple[int, ...] = Field(default=(), description="As `after`, of the step of its loop before it.")
     backward: bool = Field(default=False, description="Whether it computes gradients.")
 
+    @property
+    def units(self) -> Literal["bf16", "fp32"]:
+        """The precision in which its products are computed: a router that widens what it is given multiplies in 32 bits."""
+        return "fp32" if self.inputs and all(one.dtype == "float32" for one in self.inputs) else "bf16"
+
 
 class CallRecord(Frozen):
     """One call of a module. `repeat` counts it and its folded siblings, per call of the parent."""

@@ -63,6 +63,8 @@ class Shards:
     #: products of which only keys and values come, and how many heads they are: no more ranks share them
     of_keys: dict[int, str] = field(default_factory=dict)
     exchanges: list[Exchange] = field(default_factory=list)
+    #: orders of what adds up partial results of several products, so that they are exchanged once
+    merged: list[int] = field(default_factory=list)
     #: bytes of what the cache holds after the pass, all repetitions, and of what is split the number of heads (or channels)
     cache: list[tuple[str, str]] = field(default_factory=list)
     #: bytes of what layers hand on to each other
@@ -136,6 +138,10 @@ class _Walk:
         elif op.operator == "aten.embedding" and any(self.tensors[i].kind == "input" for i in op.reads):
             self._mark(op, "vocabulary", "partial")
         elif "partial" in states and self._linear(op):
+            made = {self._made(index) for index in op.reads if self._state(index) == "partial"} 
+            by_rows = [order for order in made if order is not None and self.result.split.get(order) == "row"]
+            if op.operator in _SUMS and len(by_rows) > 1:
+                self.result.merged.append(op.order)
             for index in op.writes:
                 self.states[index], self.made[index] = "partial", self._origin(op)
         else:
@@ -176,8 +182,13 @@ class _Walk:
         alias = self.tensors[index].alias_of
         return self.states.get(index, self.states.get(alias, "whole") if alias is not None else "whole")
 
+    def _made(self, index: int) -> int | None:
+        alias = self.tensors[index].alias_of
+        return self.made.get(index, self.made.get(alias) if alias is not None else None)
+
     def _origin(self, op: OpRecord) -> int:
-        return next(self.made.get(i, op.order) for i in op.reads if self._state(i) == "partial")
+        made = (self._made(i) for i in op.reads if self._state(i) == "partial")
+        return next(op.order if order is None else order for order in made)
 
     def _linear(self, op: OpRecord) -> bool:
         """Whether it may run on the parts of a sum: it adds nothing whole to them, and multiplies no two."""
@@ -217,8 +228,9 @@ class _Walk:
     def _exchange(self, kind: Literal["all_reduce", "all_gather"], index: int, order: int) -> None:
         alias = self.tensors[index].alias_of
         size = self.tensors[index].size or (self.tensors[alias].size if alias is not None else "")
-        made = self.made.get(index, self.made.get(alias, order) if alias is not None else order)
-        self.result.exchanges.append(Exchange(kind, order, made, self.repeats[made], size))
+        made = self._made(index)
+        by = order if made is None else made
+        self.result.exchanges.append(Exchange(kind, order, by, self.repeats[by], size))
 
     # ------------------------------------------------------------ what may be split
 
