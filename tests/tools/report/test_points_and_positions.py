@@ -144,7 +144,7 @@ def test_what_saves_of_the_bound_alone_is_said_to_save_nothing_as_modelled(facts
     found = {**facts.estimates, "decode": facts.estimates["decode"].model_copy(update={"alternatives": (slower,)})}
     text = toy.unmarked(" ".join(story(replace(facts, estimates=found), Quotes())))
     assert (
-        "Kernels like them were measured, of one backend for each format, to take as long at these sizes, so that as modelled these save next to nothing (another backend's may differ), though of its bound they would: weights fp8 40 %."
+        "Next to nothing as modelled, as kernels like them (of one backend for each format; another's may differ) were measured to take as long at these sizes, though of its bound: weights fp8 40 %."
         in text
     )
     assert "Of a decode step as modelled" not in text

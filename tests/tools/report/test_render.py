@@ -414,7 +414,7 @@ def test_what_was_measured_to_save_stands_before_what_a_bound_promises(facts: Im
     told = toy.unmarked(toy.rendered_with(replace(facts, estimates={"decode": changed}), {}).text)
     assert (
         "Of a decode step as modelled (of its bound): weights fp8 50 % (40 %). Of its bound alone, as no measurement of such kernels is at hand: weights int4 70 %. "
-        "Kernels like them were measured, of one backend for each format, to take as long at these sizes, so that as modelled these save next to nothing (another backend's may differ), though of its bound they would: cache fp8 40 %. Weights are those of the layers' products"
+        "Next to nothing as modelled, as kernels like them (of one backend for each format; another's may differ) were measured to take as long at these sizes, though of its bound: cache fp8 40 %. Weights are those of the layers' products"
     ) in told
 
 

@@ -402,6 +402,27 @@ def test_prefill_counts_attention_below_the_diagonal(context: ToolContext) -> No
     assert found.totals.flops < document.evaluated.flops
 
 
+def test_attention_out_of_eager_operators_skips_what_lies_above_the_diagonal_too(context: ToolContext) -> None:
+    """gpt-oss runs no fused attention; every second layer has a window, the others see all positions before."""
+    layers, tokens, heads, width = 4, 512, 8, 32
+    config = {
+        **SMALL,
+        "head_dim": width,
+        "num_hidden_layers": layers,
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+        "sliding_window": 128,
+    }
+    found = estimate(context, "gpt_oss", config=config, phase="prefill", values={"batch_size": 2, "seq_len": tokens})
+    attentions = [one for one in found.operators if one.kind == "attention"]
+    assert {one.operation for one in attentions} == {"attention"}
+    pairs = tokens * (tokens + 1) // 2
+    beyond = (tokens - 128) * (tokens - 127) // 2
+    products = [2 // 2 * layers // 2 * 2 * 4 * heads * width * n for n in (pairs - beyond, pairs)]
+    for one, least in zip(sorted(attentions, key=lambda one: one.flops), products, strict=True):
+        assert least <= one.flops <= 1.1 * least
+
+
 def test_sizes_that_nobody_gave_are_said(context: ToolContext) -> None:
     found = estimate(context, values=None)
     assert any("batch_size 1, cache_len 1,024" in said for said in found.notes)

@@ -102,6 +102,12 @@ def example_of(model_type: str) -> str:
     return fitting[0].name if fitting else ""
 
 
+def stored_by(name: str) -> str:
+    """How a checkpoint of the table quantises its weights; '' where it does not."""
+    scheme = checkpoints()[name].config.get("quantization_config")
+    return str(scheme.get("quant_method", "quantised weights")) if isinstance(scheme, Mapping) else ""
+
+
 def _like(target: str) -> bool:
     """Whether it may be meant for one of the table: of its organisations, or near one of its names."""
     organisations = {name.partition("/")[0].casefold() for name in checkpoints()}
@@ -132,4 +138,12 @@ def _counted(name: str) -> list[str]:
     return [f"{name[: span.start()]}{at}{name[span.end() :]}" for at in range(first, last + 1)]
 
 
-__all__ = ["Checkpoint", "checkpoint_named", "checkpoints", "example_of", "nearest_checkpoints", "plain_target"]
+__all__ = [
+    "Checkpoint",
+    "checkpoint_named",
+    "checkpoints",
+    "example_of",
+    "nearest_checkpoints",
+    "plain_target",
+    "stored_by",
+]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from opscope_schemas.errors import ConfigError
 
-from opscope_tools.costing.checkpoints import checkpoint_named, example_of
+from opscope_tools.costing.checkpoints import checkpoint_named, example_of, stored_by
 from opscope_tools.running.config_files import ConfigFile, described
 from opscope_tools.running.engines import index_of
 from opscope_tools.running.workspace import Workspace
@@ -41,7 +41,9 @@ def of_defaults(model_type: str, overrides: Mapping[str, object] | None = None) 
     """That sizes are the defaults of a class, whether or not a checkpoint has the same; it names one of the model type, where the table has one."""
     example = example_of(model_type) if model_type else ""
     what = "but for what was given, the defaults" if overrides else "the defaults"
-    named = f"; a checkpoint of that type is {example}" if example else ""
+    method = stored_by(example) if example else ""
+    stored = f", which stores its weights as {method}" if method else ""
+    named = f"; a checkpoint of that type is {example}{stored}" if example else ""
     return f"Configuration: {what} of the model's configuration class, which need not be those of a checkpoint{named}."
 
 

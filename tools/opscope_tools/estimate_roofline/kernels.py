@@ -45,6 +45,7 @@ _LINEAR = {
     "chunk_gated_delta_rule": DELTA_PREFILL, "fused_recurrent_gated_delta_rule": DELTA_DECODE, "causal_conv1d_fwd": CONVOLUTION,
     "causal_conv1d_update": CONVOLUTION_STEP,
 }  # fmt: skip
+_ATTENTION = "opscope.sdpa"
 #: bytes per element of weights above which they are as the model's dtype has them
 _PLAIN = 1.5
 
@@ -261,8 +262,10 @@ def _named(op: OpRecord) -> str:
 
 def _called(kernel: EngineKernel) -> str:
     """A fused kernel by what it is, one that is nothing in particular by its operators in their order."""
-    if kernel.attention or kernel.function:
-        return "sdpa" if kernel.attention else kernel.function
+    if kernel.attention:  # of one that was recognised in eager operators nobody said that it is PyTorch's
+        return "sdpa" if kernel.ops[0].operator == _ATTENTION else "attention"
+    if kernel.function:
+        return kernel.function
     if kernel.rule != "fused elementwise":
         return kernel.rule or _named(kernel.ops[0])
     return ", ".join(dict.fromkeys(_named(op) for op in sorted(kernel.ops, key=lambda op: op.order)))

@@ -79,10 +79,11 @@ def _kind(facts: ImplementationFacts, kinds: Sequence[CallKind], place: int, key
     if own:
         parts.append(f"calling {', '.join(f'`{short(name)}` (`{attribute}`)' for attribute, name in own[:_PLACES])}")
     run = [{bare(k.operator) for _, _, k in walk(each.shown.kernels or (), "") if k.operator} for each in kinds]
-    lacks = sorted(set().union(*run) - run[place])
-    if lacks and all(each == called[0] for each in called):
-        more = f" and {len(lacks) - _PLACES} more" if len(lacks) > _PLACES else ""
-        parts.append(f"by other operators than {', '.join(f'`{name}`' for name in lacks[:_PLACES])}{more}")
+    apart = sorted(run[place].difference(set[str].intersection(*run))), sorted(set[str]().union(*run) - run[place])
+    word, names = ("by", apart[0]) if apart[0] else ("without", apart[1])
+    if names and all(each == called[0] for each in called):
+        more = f" and {len(names) - _PLACES} more" if len(names) > _PLACES else ""
+        parts.append(f"{word} {', '.join(f'`{name}`' for name in names[:_PLACES])}{more}")
     return ", ".join(parts)
 
 

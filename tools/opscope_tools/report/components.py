@@ -252,9 +252,9 @@ def _known(facts: ImplementationFacts, module: ModuleAnalysis, path: str, within
         return [k for (file, line), ks in lines.items() if file == path and first <= line <= last for k in ks]
 
     call, settings = facts.calls.get(module.class_name), settled(facts)
-    given = (each.name.partition("[")[0] for each in (call.inputs if call else facts.main.model_inputs))
+    given = {each.name.partition("[")[0] for each in (call.inputs if call else facts.main.model_inputs)}
     return Call(
-        given=frozenset(given),
+        given=_as_shown(facts, module, given),
         said=lambda first, last: _line_cost(facts, held(first, last), values),
         ran=lambda first, last: bool(held(first, last)),
         elsewhere=lambda first, last: _elsewhere(facts, module, path, range(first, last + 1)),
@@ -360,6 +360,21 @@ def _line_cost(facts: ImplementationFacts, kernels: Sequence[Kernel], values: Ma
 def _tiles(facts: ImplementationFacts, kernels: Sequence[Kernel]) -> list[str]:
     """The tiles of the operators that run the kernel whose tiling the report was asked for."""
     return list(dict.fromkeys(f"tile {said}" for k in kernels if (said := tile_of(facts, k.operator or k.class_name))))
+
+
+def _as_shown(facts: ImplementationFacts, module: ModuleAnalysis, given: set[str]) -> frozenset[str]:
+    """Names of arguments as the listing has them: a function that runs in place of a forward takes them in its order, by names of its own."""
+    found, (_, shown) = facts.locate(module.class_name), _forward(facts, module)
+    own = (
+        next((n for n in getattr(found[1].node, "body", ()) if getattr(n, "name", "") == "forward"), None)
+        if found
+        else None
+    )
+    if shown is None or not isinstance(own, Function):
+        return frozenset(given)
+    names, there = ([a.arg for a in (*f.args.posonlyargs, *f.args.args)][1:] for f in (own, shown))
+    renamed = {} if given <= {*there} else dict(zip(names, there, strict=False))
+    return frozenset(renamed.get(name, name) for name in given)
 
 
 def _forward(facts: ImplementationFacts, module: ModuleAnalysis) -> tuple[str, Function | None]:

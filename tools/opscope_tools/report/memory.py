@@ -62,7 +62,8 @@ def peak_lines(facts: ImplementationFacts, catalogue: Sequence[Task]) -> list[st
         lines.append(
             f"Peak of activations in {document.phase}: `{largest.bytes}` bytes "
             f"({plain_bytes(evaluate(largest.bytes, point))}) during {where}{operator.operator} "
-            f"(`{operator.file}:{operator.line}`), if each tensor is freed after its last reader. "
+            f"(`{operator.file}:{operator.line}`), if each tensor is freed after its last reader, "
+            f"which Python may do later: at the end of the name that holds it. "
             f"At other sizes another task may be the peak.{_fused(facts, document.phase, evaluate(largest.bytes, point))}"
             f"{_appended(graph, point)}"
         )

@@ -28,7 +28,7 @@ __all__ = [
 #: lines that ask what device there is
 #: tests of devices that are quoted, and characters of each
 _TESTS, _QUOTED = 3, 100
-_DEVICE = r"\b(is_cuda|get_device_capability|device_type|torch\.cuda\.\w+|_?is_torch_[a-z]+_available)\b"
+_DEVICE = r"\b(is_cuda|get_device_capability|device_type|device\.type|torch\.cuda\.\w+|_?is_torch_[a-z]+_available)\b"
 
 
 def framework(facts: ImplementationFacts) -> str:

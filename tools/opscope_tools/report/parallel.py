@@ -507,7 +507,7 @@ def _registered(split: Split, style: str) -> str:
     )
     found = [row for row in lines if f'"{style}"' in row[2]]
     found = [row for row in found if "register" in row[2]] or found
-    return f" (`{found[0][0]}:{found[0][1]}`)" if found else ""
+    return f" (its style is registered at `{found[0][0]}:{found[0][1]}`)" if found else ""
 
 
 def _size(split: Split, each: Communication) -> str:

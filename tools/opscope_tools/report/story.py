@@ -411,7 +411,7 @@ def _saved(facts: ImplementationFacts, quotes: Quotes) -> str:
     for why, those in (
         ("Of its bound alone, as no measurement of such kernels is at hand", others),
         (
-            "Kernels like them were measured, of one backend for each format, to take as long at these sizes, so that as modelled these save next to nothing (another backend's may differ), though of its bound they would",
+            "Next to nothing as modelled, as kernels like them (of one backend for each format; another's may differ) were measured to take as long at these sizes, though of its bound",
             idle,
         ),
     ):

@@ -144,6 +144,7 @@ class CallRecord(Frozen):
     weights: str = Field(default="0", description="Bytes of the weights as the checkpoint stores them.")
     description: str = Field(default="", description="The module's extra_repr, in variables.")
     window: str = Field(default="", description="Positions that its attention sees, itself among them; empty: all.")
+    causal: bool = Field(default=False, description="Whether it says of itself that no position sees a later one.")
     inputs: tuple[TensorInfo, ...] = ()
     outputs: tuple[TensorInfo, ...] = ()
     floor_read: str = "0"

@@ -8,7 +8,7 @@ converted before, nowhere else.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from opscope_schemas.analysis import CallSite, MemoryAccess, ServingRule, ServingView
 from opscope_schemas.formula import Formula, Rational, evaluate, whole_bytes
@@ -31,6 +31,8 @@ _LIGHT = frozenset(
 #: what may lie between scores and their product with values: also what is written in place, and the largest score of a row
 _ON_SCORES = _LIGHT | {"aten.max", "aten.amax", "aten._safe_softmax", "aten.native_dropout"}
 _ON_SCORES |= {f"aten.{n}_" for n in "add sub mul div masked_fill clamp".split()}
+#: how scores are masked
+_MASKS = frozenset({"aten.add", "aten.where", "aten.masked_fill"})
 _SOFTMAX = frozenset({"aten._softmax", "aten._safe_softmax"})
 #: products that two activations can have
 _PAIRS = frozenset({"aten.bmm", "aten.baddbmm", "aten.matmul"})
@@ -411,13 +413,17 @@ def _flash(graph: _Graph, op: OpRecord, scores: OpRecord, between: Sequence[OpRe
             if view not in operands and view.tensor not in inside and not _of_positions(graph, view.tensor):
                 read[view.view] = Formula.parse(view.size)
         graph.drop(rule, one, op)
-    now = graph.now[op.order]
-    graph.change(rule, op, _moving(now, rest + sum(read.values(), Formula.const(0)), now.write))
-    _as_next_read(graph, op)
     softmax = next(one for one in between if one.operator in _SOFTMAX).inputs[0].shape
     sequences, heads = softmax[:1] if len(softmax) > 3 else ("1",), softmax[1:-2] if len(softmax) > 3 else softmax[:-2]
     rows = (*sequences, " * ".join(f"({n})" for n in heads) or "1")
     (new, width), context = scores.inputs[-2].shape[-2:], scores.outputs[0].shape[-1]
+    now, masked = graph.now[op.order], any(one.operator.removesuffix("_") in _MASKS for one in between)
+    if masked and graph.trace.calls[op.call].causal:  # half of the pairs of new tokens, as the fused operator has it
+        count = Formula.parse(new)
+        pairs = Formula.parse(" * ".join(f"({n})" for n in rows)) * count * (count - 1)
+        now = replace(now, causal=pairs * (Formula.parse(width) + Formula.parse(op.outputs[0].shape[-1])))
+    graph.change(rule, op, _moving(now, rest + sum(read.values(), Formula.const(0)), now.write))
+    _as_next_read(graph, op)
     graph.attention[op.order] = (
         (*rows, new, width),
         (*rows, context, width),

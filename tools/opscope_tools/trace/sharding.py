@@ -138,7 +138,7 @@ class _Walk:
         elif op.operator == "aten.embedding" and any(self.tensors[i].kind == "input" for i in op.reads):
             self._mark(op, "vocabulary", "partial")
         elif "partial" in states and self._linear(op):
-            made = {self._made(index) for index in op.reads if self._state(index) == "partial"} 
+            made = {self._made(index) for index in op.reads if self._state(index) == "partial"}
             by_rows = [order for order in made if order is not None and self.result.split.get(order) == "row"]
             if op.operator in _SUMS and len(by_rows) > 1:
                 self.result.merged.append(op.order)

@@ -101,7 +101,7 @@ class SymbolicMath(ModuleType):
 
 
 #: what holds of a batch whose attention mask nobody gives
-UNPADDED = "No padding and no packed sequences: no attention mask is given, and masks that the model makes itself are all ones."
+UNPADDED = "No padding and no packed sequences: no attention mask is given, and padding masks that the model makes itself are all ones."
 _DTYPE = re.compile(r"\btorch\.\w+\(.*\bdtype=(int|float)\b")
 #: tensors of up to this many known values keep them on the way: grids of patches, sizes of images
 KNOWN_VALUES = 1 << 16

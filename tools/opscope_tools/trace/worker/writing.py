@@ -194,6 +194,7 @@ class Writer:
             repeat=self.text(repeat), parameters=self.text(self._sum(event.module, event.path, self._elements)),
             weights=self.text(self._sum(event.module, event.path, self._stored_bytes)),
             description=self._description(event.module), window=self._window(event.module),
+            causal=bool(getattr(event.module, "is_causal", False)),
             inputs=self._infos(event.inputs), outputs=self._infos(event.outputs),
             floor_read=self.text(floor[0]), floor_write=self.text(floor[1]), names=tuple(sorted(names)),
         )  # fmt: skip
