@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from opscope_schemas.errors import InputError, PathRefusedError, TraceError, UnknownNameError
@@ -557,6 +559,33 @@ def test_narrower_weights_save_what_their_bytes_take_where_memory_limits(
         after = max(before - saved, flops / held.peak(precision)[0])
         said = found.get(f"weights {precision}")
         assert (said.saved_seconds if said else 0.0) == pytest.approx(before - after, rel=1e-6, abs=1e-12)
+
+
+@pytest.mark.parametrize("target", sampled(["llama4_text", "llama", "gpt2", "phi3"]))
+def test_narrower_weights_save_those_that_the_model_has_in_its_layers(context: ToolContext, target: str) -> None:
+    """Weights of products by transformers' own model: of experts all, where all of them run on every token."""
+    from transformers import CONFIG_MAPPING, AutoModelForCausalLM
+
+    given: dict[str, Any] = {
+        "llama": SMALL,
+        "llama4_text": {
+            **SMALL,
+            "head_dim": 32,
+            "intermediate_size_mlp": 512,
+            "num_local_experts": 8,
+            "attention_chunk_size": 8192,
+        },
+        "gpt2": {"n_embd": 256, "n_layer": 3, "n_head": 8, "vocab_size": 1000},
+        "phi3": {**SMALL, "pad_token_id": 0},
+    }
+    found = estimate(context, target, config=given[target], values={"batch_size": 1, "cache_len": 64})
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(CONFIG_MAPPING[target](**given[target]))
+    layers = [p for name, p in model.named_parameters() if p.ndim > 1 and not re.search(r"embed|wte|wpe|lm_head", name)]
+    weights = sum(p.numel() for p in layers)
+    saved = weights * (2 - 1) / shipped()["h100_sxm"].bandwidth
+    (fp8,) = [one for one in found.alternatives if one.name == "weights fp8"]
+    assert fp8.bound_share * found.totals.bound_seconds == pytest.approx(saved, rel=0.01)
 
 
 def test_compute_limits_from_the_turning_batch_on_and_not_before(context: ToolContext) -> None:

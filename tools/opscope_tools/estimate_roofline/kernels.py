@@ -291,6 +291,7 @@ def _product(plain: Kernel, part: _Part, read: float, point: _Point) -> Kernel:
     if not shape or not elements > 0:
         return plain
     n = shape[1] if "convolution" in op.operator and len(shape) > 2 else shape[-1]
+    n *= _matrices(op, point)
     k, m = plain.matmul_flops / (2 * elements), elements / n
     activations = sum(point.bytes(view.size) for view in op.views)
     first = (
@@ -324,6 +325,14 @@ def _product(plain: Kernel, part: _Part, read: float, point: _Point) -> Kernel:
     weights = len(op.views) == 1 and op.operator not in GROUPED
     joins = (op.views[0].tensor, op.views[0].view, op.site.file, _parent(op, point), part.split) if weights else ()
     return replace(plain, precision=precision, form=PRODUCT, sizes=sizes, joins=joins)
+
+
+def _matrices(op: OpRecord, point: _Point) -> float:
+    """How many matrices of weights a batched product multiplies by, each with rows of its own: in time they are as one that is so much wider."""
+    if len(op.views) != 1 or len(op.inputs) < 2 or op.operator.rpartition(".")[2] not in ("bmm", "baddbmm", "matmul"):
+        return 1.0
+    weights = point.shape(op.inputs[-1].shape)
+    return math.prod(weights[:-2]) if len(weights) > 2 and all(size > 0 for size in weights) else 1.0
 
 
 def _parent(op: OpRecord, point: _Point) -> int:

@@ -17,7 +17,7 @@ from opscope_schemas.units import things
 
 from opscope_tools.report import scan
 from opscope_tools.report.facts import ImplementationFacts, product_widths, short
-from opscope_tools.report.overview import device_tests_said, scopes
+from opscope_tools.report.overview import device_tests_said, ran_in, scopes
 from opscope_tools.report.quotes import Quotes, as_source, in_code, joined
 
 __all__ = ["configuration_note", "configuration_rows", "constraint_lines", "declared_at", "layer_settings"]
@@ -214,9 +214,11 @@ def configuration_note(facts: ImplementationFacts) -> str:
         if _concerns(own, parameter) and _unread(parameter) and not parameter.is_given:
             where = f"{f'{own.path}.' if own.path else ''}{_named_at(facts, own, parameter)}"
             through = _read_by(facts, own, parameter)
-            shared = parameter.name in _OF_THE_BASE or parameter.name.startswith(
-                "output_"
-            )  # what a pass records is asked there
+            shared = (
+                parameter.name in _OF_THE_BASE
+                or parameter.name.startswith("output_")  # what a pass records is asked there
+                or _reads_beside(facts, parameter.name)
+            )
             based = ", but by code that all models share" if shared else ""
             how = f"Declared and {through or f'{_NOWHERE}{based}'}"
             left.setdefault(how, []).append(f"{where}{_held_value(facts, own, parameter)}")
@@ -225,6 +227,13 @@ def configuration_note(facts: ImplementationFacts) -> str:
             left.setdefault(how, []).append(f"`{_path(own, parameter)}`")
     said = [f"{how}: {', '.join(names)}." for how, names in left.items()]
     return " ".join(said) or ("" if facts.settings else "The source of the configuration was not read.")
+
+
+def _reads_beside(facts: ImplementationFacts, name: str) -> bool:
+    """Whether a file beside the model's, of which something ran, reads that field of a configuration."""
+    asked = re.compile(rf"\bconfig\.{name}\b|getattr\(\w*config, [\"']{name}[\"']")
+    files = ran_in(facts).keys() - {facts.modeling_file}
+    return any(asked.search(line) for file in files for line in facts.reader.lines(file) or ())
 
 
 def _read_by(facts: ImplementationFacts, own: Configuration, parameter: Hyperparameter) -> str:

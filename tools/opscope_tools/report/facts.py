@@ -694,6 +694,13 @@ class ImplementationFacts:
             found.setdefault(owner, []).append(kernel)
         return found
 
+    @cached_property
+    def dense_experts(self) -> bool:
+        """Whether every expert runs on every token: its products are over all experts at once, none is over routed rows."""
+        run = [k for _, _, k in walk(self.main.kernels, "") if k.operator and k.inputs]
+        dense = any("bmm" in k.operator and k.inputs[0].shape[:1] == ("{num_experts}",) for k in run)
+        return dense and not any("grouped" in k.operator for k in run)
+
     def classes_of(self, role: str) -> list[str]:
         """Classes of the expanded document that play `role`, in order of first call."""
         names = dict.fromkeys(k.class_name for _, _, k in walk(self.main.kernels, "") if k.class_name)

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from opscope_schemas.analysis import Kernel, ModelAnalysis
 from opscope_schemas.formula import Rational, evaluate
@@ -98,22 +99,39 @@ def layer_types(facts: ImplementationFacts) -> tuple[str, ...]:
     return next((kinds for name, kinds in _lists(facts) if name == "layer_types"), ())
 
 
-def windowed(facts: ImplementationFacts) -> tuple[int, int, int] | None:
-    """Tokens of the window in which layers attend, how many layers do, and how many the configuration has; None without one."""
-    config = facts.tree.config
-    window = config.get("sliding_window")
-    if not isinstance(window, int) or not config.get("use_sliding_window", True) or not facts.classes_of("attention"):
+class Window(NamedTuple):
+    """Tokens of the window, or of the chunk, in which layers attend; how many layers do, of how many; the setting that says so."""
+
+    tokens: int
+    layers: int
+    of_layers: int
+    setting: str
+
+    @property
+    def slides(self) -> bool:
+        """Whether each token has a window of its own; a chunk is that of all tokens in it."""
+        return self.setting == "sliding_window"
+
+
+def windowed(facts: ImplementationFacts) -> Window | None:
+    """How far back layers attend; None without a limit."""
+    config, kinds = facts.tree.config, layer_types(facts)
+    if not facts.classes_of("attention"):
         return None
-    each = ["sliding" in kind for kind in layer_types(facts)]
-    if each and not any(each):
+    chunked = [kind == "chunked_attention" for kind in kinds]
+    chunk, window = config.get("attention_chunk_size"), config.get("sliding_window")
+    if any(chunked) and isinstance(chunk, int):
+        return Window(chunk, sum(chunked), len(kinds), "attention_chunk_size")
+    if not isinstance(window, int) or not config.get("use_sliding_window", True):
         return None
-    return window, sum(each), len(each)
+    sliding = ["sliding" in kind for kind in kinds]
+    return None if kinds and not any(sliding) else Window(window, sum(sliding), len(kinds), "sliding_window")
 
 
 def sliding_window(facts: ImplementationFacts) -> int:
-    """Tokens of the window in which layers attend; 0 where none has one."""
+    """Tokens of the window or chunk in which layers attend; 0 where none has one."""
     found = windowed(facts)
-    return found[0] if found else 0
+    return found.tokens if found else 0
 
 
 def _named(repeats: Sequence[int], lists: Sequence[tuple[str, tuple[str, ...]]]) -> list[Kind]:

@@ -14,7 +14,7 @@ from opscope_schemas.formula import Formula, Rational, evaluate, variables
 from opscope_schemas.units import plain_bytes, things
 
 from opscope_tools.report.facts import ImplementationFacts, leaves, short, walk
-from opscope_tools.report.kinds import sliding_window
+from opscope_tools.report.kinds import windowed
 from opscope_tools.report.tasks import Task, numbering, task_of_operator
 
 __all__ = ["lifetime_rows", "peak_lines", "tensor_bytes"]
@@ -248,8 +248,9 @@ def _growth(facts: ImplementationFacts) -> str:
     said = [f"by `{growth}` bytes with each token in {' and '.join(phases)}" for growth, phases in found.values()]
     alone = len(found) == 1
     window = (
-        f", in the layers with a window of {width:,} tokens until they hold {width - 1:,}, which are all that a new one looks back at"
-        if (width := sliding_window(facts))
+        f", in the layers with a {'window' if limit.slides else 'chunk'} of {limit.tokens:,} tokens until they hold {limit.tokens - 1:,}, "
+        "which are all that a new one looks back at"
+        if (limit := windowed(facts))
         else ""
     )
     return f"; it grows {said[0].rpartition(' in ')[0] if alone else ', '.join(said)}{window}"

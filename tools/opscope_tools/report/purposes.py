@@ -205,13 +205,14 @@ def _window(of: _Subject) -> str:
     """How many of the tokens before it one reads, and in which layers, where a window bounds them."""
     if (found := windowed(of.facts)) is None:
         return ""
-    window, some, layers = found
     among = (
-        f"in {of.quotes('window.layers', some)} of {of.quotes('window.of_layers', layers)} layers "
-        if some < layers
+        f"in {of.quotes('window.layers', found.layers)} of {of.quotes('window.of_layers', found.of_layers)} layers "
+        if found.layers < found.of_layers
         else ""
     )
-    return f", {among}no more than the last {of.quotes('window', window)} (`sliding_window`)"
+    width = of.quotes("window", found.tokens)
+    reach = f"the last {width}" if found.slides else f"those in its chunk of {width}"
+    return f", {among}no more than {reach} (`{found.setting}`)"
 
 
 #: what a normalisation does with its weights, by name
@@ -279,8 +280,12 @@ def _experts(of: _Subject) -> str:
         return f"chooses for each token {how} experts, and how much each of them counts"
     if of.called and not re.search(r"Experts?$", name):
         shared = ", and what the experts give that every token meets" if shared_experts(of.called) else ""
+        if of.facts.dense_experts:
+            return f"runs every expert on each token, those that its router did not choose on zeros, and adds up what they give{shared}"
         return f"sends each token to the experts that its router chose and adds up what they give{shared}"
     how = f" ({chosen} of {among} for each)" if chosen and among else ""
+    if of.facts.dense_experts:
+        return f"holds the experts' weights and runs each expert on every token: what a token's choice{how} leaves out is multiplied by 0"
     return f"holds the experts' weights and runs those that were chosen{how} on their tokens"
 
 

@@ -14,7 +14,7 @@ from opscope_tools.report import scan
 from opscope_tools.report.components import settled
 from opscope_tools.report.configuration import declared_at
 from opscope_tools.report.facts import ImplementationFacts, issued_in, leaves, short, walk
-from opscope_tools.report.kinds import sliding_window
+from opscope_tools.report.kinds import windowed
 from opscope_tools.report.overview import device_tests_said, scopes, swappable
 from opscope_tools.report.papers import paper_lines
 from opscope_tools.report.pseudocode import Call, absent, reached
@@ -103,8 +103,11 @@ def _variable_lengths(facts: ImplementationFacts, quotes: Quotes) -> str:
         return f"{here} has no seq_len: its formulas are those of inputs whose sizes the conditions of section 3.3 leave open; others need a trace of their own."
     # a line may choose between several: `mask_function = create_causal_mask if ... else create_sliding_window_causal_mask`
     masks = _forward_lines(facts, r"\b(create_\w*mask\w*|_prepare_\w*mask\w*|_update_causal_mask)\b", every=True)
-    windows = traits_of(facts).held["windows"].holds
-    masks = [mask for mask in masks if windows or not re.search("sliding|window|chunked", mask.name)]
+    bounded = windowed(facts)
+    unused = ["sliding|window"] * (not traits_of(facts).held["windows"].holds) + ["chunked"] * (
+        bounded is None or bounded.slides
+    )
+    masks = [mask for mask in masks if not any(re.search(word, mask.name) for word in unused)]
     masks = (
         masks or _forward_lines(facts, r"^\s*(attention_mask) = ") or _forward_lines(facts, r"\b(attention_mask)\b")[:1]
     )
@@ -250,11 +253,12 @@ def _cache(facts: ImplementationFacts, quotes: Quotes) -> str:
                 f"token at batch {batch}."
             )
     lines += _states(facts, quotes)
-    window = sliding_window(facts)
+    window = windowed(facts)
     if lines and window:
-        at = declared_at(facts, "sliding_window") or facts.pointer(facts.tree.config_class)
+        at = declared_at(facts, window.setting) or facts.pointer(facts.tree.config_class)
+        kind = "window" if window.slides else "chunk"
         lines.append(
-            f"Layers with a window keep no more than its {quotes('window', window)} tokens (`sliding_window`, {at})."
+            f"Layers with a {kind} keep no more than its {quotes('window', window.tokens)} tokens (`{window.setting}`, {at})."
         )
     return " ".join(lines) or f"{where} keeps one; no line of its file makes it or adds to it."
 

@@ -81,9 +81,11 @@ def _what(facts: ImplementationFacts, quotes: Quotes) -> str:
     attends = _heads(facts, quotes)
     parts.append(f"{attends}{_holding(facts, 'attention', 'attention', quotes)}" if attends else "")
     if found := windowed(facts):
-        window, some, layers = found
-        within = f" in {quotes('window.layers', some)} of the layers" if 0 < some < layers else ""
-        parts.append(f"windows of {quotes('window', window)} tokens{within} (`sliding_window`)")
+        within = (
+            f" in {quotes('window.layers', found.layers)} of the layers" if 0 < found.layers < found.of_layers else ""
+        )
+        kind = "windows" if found.slides else "chunks"
+        parts.append(f"{kind} of {quotes('window', found.tokens)} tokens{within} (`{found.setting}`)")
     if facts.classes_of("mixture of experts"):
         among = _holding(facts, "mixture of experts", "experts", quotes)
         parts.append(f"a mixture of experts{_experts(facts, quotes)}{among}")
@@ -446,5 +448,10 @@ def _left_out(facts: ImplementationFacts) -> Iterator[str]:
     for note in facts.notes:
         if "not reported: " in note or "no time: " in note:
             yield in_code(note)
+    if facts.dense_experts:
+        yield (
+            "As the source does, every expert runs on every token, those that were not chosen on zeros: costs and times are those of all. An engine with kernels "
+            "for routed tokens computes, and of few tokens reads, the chosen ones alone."
+        )
     if any(found.totals.calibrated_seconds is not None for found in facts.estimates.values()):
         yield "What the host takes to start kernels, to choose tokens and to schedule is in no time."
