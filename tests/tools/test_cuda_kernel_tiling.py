@@ -77,7 +77,7 @@ def test_pages_together_are_the_whole_repository(workspace: Workspace) -> None:
             break
         offset = page.next_offset
     assert len(seen) == len(set(seen)) == page.total
-    assert page.not_analysed_counts == {"Gluon": 1, "Triton source in a string": 1}
+    assert page.not_analysed_counts == {"Numba CUDA": 1, "Triton source in a string": 1}
 
 
 def test_each_shorter_form_is_smaller_and_says_how_to_get_the_rest(workspace: Workspace) -> None:
@@ -113,9 +113,9 @@ def test_an_unknown_name_is_answered_with_the_nearest(workspace: Workspace) -> N
 
 
 def test_a_kernel_in_an_unread_language_is_named_as_such(workspace: Workspace) -> None:
-    result = ask(workspace, "gluon_kernel")
+    result = ask(workspace, "numba_kernel")
     assert result.kernels == ()
-    assert [(u.form, u.name) for u in result.not_analysed] == [("Gluon", "gluon_kernel")]
+    assert [(u.form, u.name) for u in result.not_analysed] == [("Numba CUDA", "numba_kernel")]
 
 
 def test_bad_arguments_are_refused_before_any_reading(workspace: Workspace) -> None:

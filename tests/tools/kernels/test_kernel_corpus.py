@@ -188,7 +188,7 @@ def test_comments_and_declarations_are_no_kernels() -> None:
 def test_other_languages_and_source_strings_are_listed_as_not_analysed() -> None:
     unread = {(u.form, u.name) for u in described()[0].not_analysed}
     assert unread == {
-        ("Gluon", "gluon_kernel"),
+        ("Numba CUDA", "numba_kernel"),
         ("Triton source in a string", "generated"),
     }
 

@@ -71,7 +71,6 @@ def run(x, y):
 @pytest.mark.parametrize(
     ("source", "form", "kernels"),
     [
-        (GLUON, "Gluon", {"fill", "once"}),
         (PALLAS, "Pallas", {"add_kernel", "scale_kernel"}),
     ],
 )
@@ -81,6 +80,16 @@ def test_what_is_launched_is_a_kernel_and_nothing_else(source: str, form: str, k
     assert {(each.form, each.name) for each in found} == {(form, name) for name in kernels}
     for each in found:  # the line is that of the definition, or of its first decorator's function
         assert f"def {each.name}(" in source.splitlines()[each.line - 1]
+
+
+def test_what_a_gluon_kernel_calls_is_no_kernel() -> None:
+    assert worth_parsing(GLUON.encode())
+    found = find_in_python("ops.py", GLUON)
+    assert [(k.name, k.language, k.role) for k in found.kernels] == [
+        ("fill", "gluon", "kernel"),
+        ("once", "gluon", "kernel"),
+    ]
+    assert found.not_analysed == ()
 
 
 def test_a_grid_of_tilelang_is_a_kernel_and_its_macros_and_hosts_are_none() -> None:

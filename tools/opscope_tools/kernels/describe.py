@@ -25,6 +25,8 @@ from opscope_tools.source.cpp.text import decoded
 from opscope_tools.source.files import PYTHON, SUFFIXES, read_bytes, walk
 
 _WHOLE = {"", "*", "."}
+#: language -> that as whose kernels its own are launched
+_LAUNCHED_AS = {"gluon": "triton"}
 #: languages whose kernels are named by what they stand in, and that has their launches
 _WITHIN = {"tilelang", "cute_dsl"}
 
@@ -116,7 +118,7 @@ def describe(
         checkpoint()
         progress(index, len(kernels), f"reading {kernel.name}")
         launches = launches_of(inventory, kernel) if kernel.language not in _WITHIN else []
-        if kernel.language in {"triton", "cutile"}:
+        if kernel.language in {"triton", "cutile", "gluon"}:
             described.append(describe_triton(kernel, launches, context, given or {}, sizes or {}))
         elif kernel.language == "tilelang":
             described.append(describe_tilelang(kernel, modules, given or {}, sizes or {}, checkpoint))
@@ -137,7 +139,7 @@ def launches_of(inventory: Inventory, kernel: KernelRef) -> list[LaunchRef]:
     for launch in inventory.launches:
         if kernel.name not in launch.callees or (launch.file.endswith(".py") != bool(suffixes)):
             continue
-        if launch.language not in ("", kernel.language):
+        if launch.language not in ("", _LAUNCHED_AS.get(kernel.language, kernel.language)):
             continue
         if len(namesakes) < 2 or _means(launch, kernel, namesakes):
             found.append(launch)

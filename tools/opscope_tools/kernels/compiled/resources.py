@@ -109,7 +109,7 @@ def _unknown(elsewhere: list[str]) -> str:
 
 
 #: languages whose compilers are not asked
-_UNASKED_OF = ("tilelang", "cutile", "cute_dsl")
+_UNASKED_OF = ("tilelang", "cutile", "cute_dsl", "gluon")
 #: bytes of shared memory that a launch gets without asking
 _UNASKED = 48 * 1024
 #: architectures whose tensor cores read operands from shared memory, so that every stage lies there (wgmma, tcgen05);

@@ -148,7 +148,7 @@ def ascii(kernel: KernelTiling) -> str:  # noqa: A001  # the drawing's own name
 
 
 def _unit(kernel: KernelTiling) -> str:
-    return "program" if kernel.language == "triton" else "thread block"
+    return "program" if kernel.language in {"triton", "gluon"} else "thread block"
 
 
 def svg(kernel: KernelTiling) -> str:

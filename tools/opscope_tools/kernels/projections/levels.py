@@ -39,7 +39,7 @@ def of_builds(resources: Resources) -> tuple[TileLevel, ...]:
 
 
 def _grid(kernel: KernelTiling) -> Iterator[TileLevel]:
-    unit = "programs" if kernel.language == "triton" else "thread blocks"
+    unit = "programs" if kernel.language in {"triton", "gluon"} else "thread blocks"
     first = {launch.dimensions: launch for launch in reversed(kernel.grid) if launch.dimensions}
     for launch in reversed(first.values()):
         yield _level("grid", launch.line, unit, launch.dimensions, launch.file)
@@ -69,7 +69,7 @@ def _of_tiles(kernel: KernelTiling) -> Iterator[TileLevel]:
 
 def _threads(kernel: KernelTiling) -> tuple[str, str]:
     """Warps and threads of a block."""
-    if kernel.language == "triton":
+    if kernel.language in {"triton", "gluon"}:
         told = {v.value for v in kernel.num_warps}
         warps = told.pop() if len(told) == 1 else "num_warps"
         return warps, f"({warps} * {_WARP})"

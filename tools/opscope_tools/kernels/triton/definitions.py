@@ -53,9 +53,9 @@ def find_in_python(path: str, text: str) -> FileFacts:
         return FileFacts(note=f"{path} is nested too deeply to be read; it was left out.")
     launches = tuple(_launches(module))
     return FileFacts(
-        kernels=(*_kernels(module), *tilelang.kernels(module), *cutedsl.kernels(module)),
+        kernels=(*_kernels(module), *_gluon(module, launches), *tilelang.kernels(module), *cutedsl.kernels(module)),
         launches=launches,
-        not_analysed=tuple(_other_languages(module, launches)),
+        not_analysed=tuple(_other_languages(module)),
     )
 
 
@@ -254,21 +254,31 @@ def _innermost(node: ast.expr) -> str:
 
 
 _CUTILE = re.compile(r"(^|\.)(cuda\.tile|cuda_tile|cutile|ct)\.kernel$")
+_GLUON = re.compile(r"(^|\.)gluon\.jit$")
 #: how a decorator's or caller's dotted name ends -> the language that it belongs to
-_OTHER = (
-    (re.compile(r"(^|\.)gluon\.jit$"), "Gluon"),
-    (re.compile(r"(^|\.)numba\.cuda\.jit$"), "Numba CUDA"),
-)
+_OTHER = ((re.compile(r"(^|\.)numba\.cuda\.jit$"), "Numba CUDA"),)
 #: what makes a kernel of a function that it is handed
 _PALLAS = re.compile(r"(^|\.)(pallas|pl)\.pallas_call$")
 
 
-def _other_languages(module: PyModule, launches: Sequence[LaunchRef]) -> Iterator[Unanalysed]:
+def gluon_functions(module: PyModule) -> list[FunctionNode]:
+    """Functions that `gluon.jit` compiles."""
+    return [f for f in module.functions if any(_GLUON.search(decorator_name(d, module)) for d in f.decorator_list)]
+
+
+def _gluon(module: PyModule, launches: Sequence[LaunchRef]) -> Iterator[KernelRef]:
+    """Kernels alone: what they call on the device is none."""
+    for function in _gluon_kernels(gluon_functions(module), module, launches):
+        yield KernelRef(
+            name=function.name, language="gluon", role="kernel", file=module.path, line=function.lineno,
+            end_line=function.end_lineno or function.lineno,
+        )  # fmt: skip
+
+
+def _other_languages(module: PyModule) -> Iterator[Unanalysed]:
     """Kernels alone: what they call on the device, and what launches them on the host, are none."""
-    written = [(f, form) for f in module.functions if (form := _language(f, module))]
-    gluon = _gluon_kernels([f for f, form in written if form == "Gluon"], module, launches)
-    for function, form in written:
-        if form != "Gluon" or function in gluon:
+    for function in module.functions:
+        if form := _language(function, module):
             yield Unanalysed(form=form, name=function.name, file=module.path, line=function.lineno)
     lines = {function.name: function.lineno for function in module.functions}
     for call in module.calls:

@@ -24,17 +24,21 @@ from opscope_schemas.tiling import (
 from opscope_tools.kernels.host.modules import PyModule
 from opscope_tools.kernels.projections import accesses, lines
 from opscope_tools.kernels.projections.cost import common_tiles, cost_of, persistent
+from opscope_tools.kernels.projections.cuda_lists import shared_memory
 from opscope_tools.kernels.records import KernelRef, LaunchRef
 from opscope_tools.kernels.triton.decorators import Context, decorators
 from opscope_tools.kernels.triton.definitions import (
     FunctionNode,
     decorator_name,
     function_of,
+    gluon_functions,
     is_triton_jit,
     jitted_functions,
 )  # fmt: skip
 from opscope_tools.kernels.triton.expressions import Finder, Surroundings
+from opscope_tools.kernels.triton.gluon import Gluon
 from opscope_tools.kernels.triton.launch import LaunchSite, SiteFacts, launch_site
+from opscope_tools.kernels.triton.operations import Language
 from opscope_tools.kernels.triton.parameters import compile_time, parameters, runtime_parameters
 from opscope_tools.kernels.triton.run import run_kernel
 from opscope_tools.kernels.triton.tile_language import TileLanguage
@@ -70,11 +74,10 @@ def describe_triton(
     if not sites:
         alone = (c for c in constexprs if c.default and c.name in settled and c.name not in reasons)
         taken |= {c.name: "its default, and no launch was found" for c in alone if c.name in asked - {*given, *sizes}}
-    by_index = reference.language == "cutile"
     around = Surroundings(
-        context.modules, device_functions(context, every=by_index), compile_time(function), _rules(constexprs)
+        context.modules, device_functions(context, reference.language), compile_time(function), _rules(constexprs)
     )
-    log = run_kernel(function, module, around, {**settled, **given, **sizes}, TileLanguage() if by_index else None)
+    log = run_kernel(function, module, around, {**settled, **given, **sizes}, _language(reference.language, module))
     pointers = accesses.pointers(log.events)
     values = {c.name: tuple(dict.fromkeys(v.value for v in c.values)) for c in constexprs}
     tiles = lines.tile_sizes(log, around.compile_time, values)
@@ -94,7 +97,10 @@ def describe_triton(
         decorators=tuple(decorator_name(d, module) for d in function.decorator_list),
         parameters=tuple(runtime_parameters(function, pointers)),
         constexpr=tuple(constexprs),
-        tile=tuple(tiles),
+        tile=(
+            *tiles,
+            *(_unique(block for place in places for block in place.blocks()) if reference.language == "gluon" else ()),
+        ),
         grid=grids,
         num_tiles=product([shared.tiles, *shared.beside]) if shared is not None else common_tiles(grids),
         mapping=tuple(lines.mapping(log)),
@@ -109,9 +115,16 @@ def describe_triton(
         constraints=tuple(constraints),
         calls=tuple(calls),
         cost=cost_of(log, pointers, grids, sizes, assumed) if reference.role == "kernel" else None,
+        shared_memory=shared_memory(e for e in log.events if e.counted and getattr(e, "space", "") == "shared"),
         resources=Resources(),
         notes=(
-            *_notes(reference, grids, calls, products=any(i.operation.startswith("tl.dot") for i in instructions)),
+            *_notes(
+                reference,
+                grids,
+                calls,
+                products=any(i.operation.startswith("tl.dot") for i in instructions),
+                specialised=any(i.operation == "warp_specialize" for i in instructions),
+            ),
             *(f"{spelled} is {what}." for spelled, what in log.wrapped.items()),
             *(
                 [f"Programs are persistent: {common_tiles(grids)} of them share the tiles, {shared.trip} each."]
@@ -120,6 +133,13 @@ def describe_triton(
             ),
         ),
     )
+
+
+def _language(name: str, module: PyModule) -> Language | None:
+    """What a language means otherwise than Triton; None: it is Triton."""
+    if name == "gluon":
+        return Gluon(module)
+    return TileLanguage() if name == "cutile" else None
 
 
 def _rules(constexprs: Iterable[Constexpr]) -> dict[str, str]:
@@ -199,12 +219,16 @@ def _plain(text: str) -> tuple[Any] | None:
 
 
 def _notes(
-    reference: KernelRef, grids: tuple[Launch, ...], calls: Sequence[DeviceCall], *, products: bool
+    reference: KernelRef, grids: tuple[Launch, ...], calls: Sequence[DeviceCall], *, products: bool, specialised: bool
 ) -> list[str]:
     notes = []
     if products:
         notes.append(
             "Triton places operands of tl.dot in shared memory at compile time; source does not say how many bytes."
+        )
+    if specialised:
+        notes.append(
+            "What it hands functions on warps of their own, Triton lays in shared memory as well; source does not say how many bytes."
         )
     if reference.role == "kernel" and not grids:
         notes.append("No launch of it was recognised in this repository.")
@@ -217,16 +241,22 @@ def _notes(
     return notes
 
 
-def device_functions(context: Context, *, every: bool = False) -> Finder:
+def device_functions(context: Context, language: str = "triton") -> Finder:
     """A finder of functions by the name a kernel calls them by: same file first, then the file's imports.
 
-    `every`: of all functions (cuTile compiles what a kernel calls), else of jitted ones.
+    Of cuTile, which compiles what a kernel calls, all functions; else jitted ones.
     """
+
+    def compiled(module: PyModule) -> Iterable[FunctionNode]:
+        if language == "cutile":
+            return module.functions
+        return [*jitted_functions(module), *(gluon_functions(module) if language == "gluon" else ())]
+
     tables: dict[str, dict[str, FunctionNode]] = {}
 
     def table(module: PyModule) -> dict[str, FunctionNode]:
         if module.path not in tables:
-            tables[module.path] = {f.name: f for f in (module.functions if every else jitted_functions(module))}
+            tables[module.path] = {f.name: f for f in compiled(module)}
         return tables[module.path]
 
     def find(module: PyModule, name: str) -> tuple[PyModule, FunctionNode] | None:

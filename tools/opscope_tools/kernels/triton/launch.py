@@ -7,11 +7,11 @@ are merged; so a value is listed with exactly the conditions that matter to it.
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from opscope_schemas.tiling import BoundValue, Constraint, Launch
+from opscope_schemas.tiling import BoundValue, Constraint, Launch, TileSize
 
 from opscope_tools.kernels.host.interpreter import Interpreter
 from opscope_tools.kernels.host.modules import PyModule
@@ -212,6 +212,36 @@ class LaunchSite:
 
     # arguments ---------------------------------------------------------------------------------------------------
 
+    def blocks(self) -> Iterator[TileSize]:
+        """The block of each tensor descriptor that the launch hands over, where its function makes it: of `TensorDescriptor(...)`."""
+        for name, written in self.facts.passed.items():
+            for made in self._made(written):
+                last = ast.unparse(made.func).rpartition(".")[2]
+                place = {"from_tensor": 1, "TensorDescriptor": 3}.get(last)
+                if place is None:
+                    continue
+                sizes = {k.arg: k.value for k in made.keywords}.get("block_shape") or (
+                    made.args[place] if len(made.args) > place else None
+                )
+                outcomes, _, unresolved = self._evaluate(sizes, self.constexprs) if sizes is not None else ([], (), "")
+                values = (
+                    dict.fromkeys(_sizes(o.value) for o in outcomes if isinstance(o.value, list | tuple))
+                    if not unresolved
+                    else {}
+                )
+                yield TileSize(
+                    line=made.lineno, file=self.file, basis="evaluated", name=f"{name}.block_shape", values=tuple(values),
+                    used_as=(ast.unparse(made),),
+                )  # fmt: skip
+
+    def _made(self, written: str) -> Iterator[ast.Call]:
+        """The calls that a name of the launching function is assigned from."""
+        for host in self.chain:
+            for place in host.definitions.get(written, []):
+                value = place.statement.value if isinstance(place.statement, ast.Assign) else None
+                if isinstance(value, ast.Call):
+                    yield value
+
     def bind(self, facts: SiteFacts) -> None:
         """Constexpr arguments and launch options."""
         names = [a.arg for a, *_ in self.parameters]
@@ -352,6 +382,10 @@ def _asked(kernel: FunctionNode) -> set[str]:
     names = {n.id for test in tests for n in ast.walk(test) if isinstance(n, ast.Name)}
     rules = [n for decorator in kernel.decorator_list for n in ast.walk(decorator)]
     return names | {n.value for n in rules if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+
+
+def _sizes(values: Sequence[Any]) -> str:
+    return f"[{', '.join(render(value) for value in values)}]"
 
 
 def _definitions(found: dict[str, list[str]]) -> tuple[str, ...]:

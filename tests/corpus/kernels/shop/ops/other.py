@@ -3,7 +3,7 @@
 import cutlass.cute as cute
 import triton as tr
 import triton.language as tl
-from triton.experimental import gluon
+from numba import cuda
 
 SOURCE = """
 @triton.jit
@@ -26,6 +26,6 @@ def cute_kernel(x):
     pass
 
 
-@gluon.jit
-def gluon_kernel(x):
-    gluon.language.store(x, gluon.language.program_id(0))
+@cuda.jit
+def numba_kernel(x):
+    x[cuda.grid(1)] = 0
