@@ -6,7 +6,9 @@ import ast
 import dataclasses
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import report_toy as toy
@@ -14,7 +16,7 @@ from opscope_schemas.analysis import CallSite, Kernel, ModelInput, ModuleNode, T
 from opscope_schemas.dataflow import CacheGrowth, FlowTensor
 from opscope_schemas.extracted_config import Check, Configuration, ExtractConfigResult, Hyperparameter, Meaning
 from opscope_schemas.formula import evaluate
-from opscope_tools.report import purposes
+from opscope_tools.report import components, purposes
 from opscope_tools.report.attributes import attributes_of
 from opscope_tools.report.components import _elsewhere, _interface, _pseudocode
 from opscope_tools.report.configuration import configuration_rows, constraint_lines
@@ -22,7 +24,7 @@ from opscope_tools.report.facts import Figures, ImplementationFacts, is_leaf, le
 from opscope_tools.report.findings import findings
 from opscope_tools.report.flow import forward_pass
 from opscope_tools.report.insights import _alike
-from opscope_tools.report.kinds import sliding_window
+from opscope_tools.report.kinds import Window, sliding_window, windowed
 from opscope_tools.report.memory import _appended, _growth, lifetime_rows
 from opscope_tools.report.nodes import find
 from opscope_tools.report.overview import swappable
@@ -30,8 +32,8 @@ from opscope_tools.report.papers import paper_lines
 from opscope_tools.report.pseudocode import Call, pseudocode
 from opscope_tools.report.purposes import _kept, purpose
 from opscope_tools.report.quotes import Quotes
-from opscope_tools.report.reference import glossary_rows, references
-from opscope_tools.report.sources import SourceReader
+from opscope_tools.report.reference import faq, glossary_rows, references
+from opscope_tools.report.sources import SourceReader, Span
 from opscope_tools.report.story import _dominant, _steps, story
 from opscope_tools.report.tasks import task_of_operator, tasks
 from opscope_tools.report.timeline import _operations
@@ -570,6 +572,52 @@ def test_what_appending_to_a_cache_copies_is_told_beside_the_peak(facts: Impleme
     first = facts.graphs[0].operators[0]
     joins = first.model_copy(update={"operator": "aten.cat", "reads": (901,), "writes": (902,)})
     graph = facts.graphs[0].model_copy(update={"operators": (joins,), "tensors": (old, new)})
-    assert _appended(graph, {"cache_len": 499}).endswith(" holds what it copies twice: 1 kB more then.")
+    assert _appended(facts, graph, {"cache_len": 499}).endswith(" holds what it copies twice: 1 kB more then.")
     fresh = joins.model_copy(update={"reads": ()})  # a prefill has nothing to copy
-    assert _appended(graph.model_copy(update={"operators": (fresh,)}), {"cache_len": 499}) == ""
+    assert _appended(facts, graph.model_copy(update={"operators": (fresh,)}), {"cache_len": 499}) == ""
+
+
+def test_arguments_are_known_by_the_names_of_the_function_that_ran(
+    facts: ImplementationFacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A function that a decorator puts in the place of a forward takes the same things in the same order under names of its own."""
+    own = ast.parse("class Experts:\n    def forward(self, x, index=None, weights=None): ...").body[0]
+    assert isinstance(own, ast.ClassDef)
+    shown = ast.parse("def grouped(self, x, top_k_index, top_k_weights): ...").body[0]
+    module = facts.modules[0]
+    span = Span("Experts", 1, 2, own)
+    monkeypatch.setattr(ImplementationFacts, "locate", lambda _self, _name: ("m.py", span))
+    monkeypatch.setattr(components, "_forward", lambda _facts, _module: ("m.py", shown))
+    assert components._as_shown(facts, module, {"x", "weights"}) == {"x", "top_k_weights"}
+    assert components._as_shown(facts, module, {"x", "top_k_index"}) == {"x", "top_k_index"}
+    monkeypatch.setattr(components, "_forward", lambda _facts, _module: ("m.py", None))
+    assert components._as_shown(facts, module, {"index"}) == {"index"}
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"sliding_window": 64}, Window(64, 0, 0, "sliding_window")),
+        (
+            {"sliding_window": 64, "layer_types": ["sliding_attention", "full_attention"]},
+            Window(64, 1, 2, "sliding_window"),
+        ),
+        (
+            {"attention_chunk_size": 32, "layer_types": ["chunked_attention", "full_attention"]},
+            Window(32, 1, 2, "attention_chunk_size"),
+        ),
+        ({"attention_chunk_size": 32, "layer_types": ["full_attention"]}, None),
+        ({}, None),
+    ],
+)
+def test_chunks_bound_attention_as_windows_do(
+    facts: ImplementationFacts, config: dict[str, Any], said: Window | None
+) -> None:
+    tree = facts.tree.model_copy(
+        update={"config": {n: v for n, v in facts.tree.config.items() if n != "sliding_window"} | config}
+    )
+    there = replace(facts, tree=tree, settings=None)
+    assert windowed(there) == said
+    answer = "\n".join(faq(there, Quotes()))
+    kind = "chunk" if said is not None and not said.slides else "window"
+    assert (f"Layers with a {kind} keep no more than its" in re.sub("<!--.*?-->", "", answer)) == (said is not None)

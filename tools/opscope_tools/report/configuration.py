@@ -442,6 +442,8 @@ def _of_idle(facts: ImplementationFacts, reads: Reads) -> str:
     idle = [name for name in dict.fromkeys(around) if name not in ran]
     whole = len(around) == reads.count and len(idle) == len(set(around))
     names = joined(f"`{name}`" for name in idle)
+    if not whole and len(idle) == len(set(around)):  # of the others nothing is said
+        return f", the first {len(around)} in {names}, which did not run" if idle else ""
     return f", {'in' if whole else 'also in'} {names}, which did not run" if idle else ""
 
 

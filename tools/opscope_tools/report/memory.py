@@ -65,12 +65,12 @@ def peak_lines(facts: ImplementationFacts, catalogue: Sequence[Task]) -> list[st
             f"(`{operator.file}:{operator.line}`), if each tensor is freed after its last reader, "
             f"which Python may do later: at the end of the name that holds it. "
             f"At other sizes another task may be the peak.{_fused(facts, document.phase, evaluate(largest.bytes, point))}"
-            f"{_appended(graph, point)}"
+            f"{_appended(facts, graph, point)}"
         )
     return lines
 
 
-def _appended(graph: Dataflow, point: Mapping[str, Rational]) -> str:
+def _appended(facts: ImplementationFacts, graph: Dataflow, point: Mapping[str, Rational]) -> str:
     """What appending to the cache takes for a moment, where that makes all of a tensor anew."""
     held = {tensor.id: tensor for tensor in graph.tensors}
     made = [
@@ -80,9 +80,10 @@ def _appended(graph: Dataflow, point: Mapping[str, Rational]) -> str:
         for index in operator.writes
         if held[index].kind == "cache" and held[index].bytes
     ]
-    return (
-        f" An eager append to the cache holds what it copies twice: {plain_bytes(max(made))} more then." if made else ""
-    )
+    if not made:
+        return ""
+    both = ", and of keys and values at once where a layer has a window" if windowed(facts) else ""
+    return f" An eager append to the cache holds what it copies twice: {plain_bytes(max(made))} more then{both}."
 
 
 def _fused(facts: ImplementationFacts, phase: str, eager: int) -> str:

@@ -106,7 +106,12 @@ def _effect(facts: ImplementationFacts, key: str, value: object) -> str:
             else "no layer of this pass has a window"
         )
     elif key == "use_cache" and value is True:
-        said = "what layers keep for later passes is kept unless a call says otherwise"
+        keeps = any(graph.cache is not None for graph in facts.graphs)
+        said = (
+            "what layers keep for later passes is kept unless a call says otherwise"
+            if keeps
+            else "these passes keep nothing all the same"
+        )
     return f"{said}, " * bool(said)
 
 

@@ -234,7 +234,9 @@ def _normalisation(of: _Subject) -> str:
     node = node_of(of.facts, of.module.class_name, of.facts.calls.get(of.module.class_name))
     held = node is not None and weights_of(of.facts.tree, node)
     learned = [name for name in ("weight", "bias") if node is not None and held and name in node.weights]
-    done += f", then {' and '.join(_APPLIES[name] for name in learned)}" if learned else ""
+    plus = any(re.search(r"\b1(\.0)?\s*\+\s*self\.weight", k.code) for k in of.module.kernels)
+    applied = [_APPLIES[name].replace("a learned", "1 plus a learned") if plus else _APPLIES[name] for name in learned]
+    done += f", then {' and '.join(applied)}" if applied else ""
     return f"{done}, so that the layers see values of one size"
 
 
@@ -399,13 +401,20 @@ def _backbone(of: _Subject) -> str:
     first = "turns its inputs into vectors" if "embedding" in roles else ""
     through = _through(of, "them" if first else "what it is given")
     ran = [k for k in of.called if k.flops != "0"]
+    ran = [k for k in ran if not _holds_layers(of, k)]
     behind = [*takewhile(lambda k: of.facts.role(k.class_name) in ("normalisation", "module"), reversed(ran))][::-1]
     last = [
-        "normalises what comes out" if of.facts.role(k.class_name) == "normalisation" else f"hands it to `{short(k.class_name)}`"
+        "normalises what comes out" if of.facts.role(k.class_name) == "normalisation" else f"hands what comes out to `{short(k.class_name)}`"
         for k in behind
     ]  # fmt: skip
     *others, end = [*filter(None, (first, through, *(last if through else ())))] or [""]
     return f"{', '.join(others)} and {end}" if others else end
+
+
+def _holds_layers(of: _Subject, kernel: Kernel) -> bool:
+    """Whether the layers run in a call, which then is no step behind them."""
+    call = of.facts.calls.get(kernel.class_name)
+    return call is not None and any(of.facts.role(k.class_name) == "layer" for _, _, k in walk(call.kernels or (), ""))
 
 
 def _through(of: _Subject, what: str = "what it is given") -> str:

@@ -250,7 +250,7 @@ def _cache(facts: ImplementationFacts, quotes: Quotes) -> str:
             batch = quotes("decode.batch_size", facts.point(document)["batch_size"])
             lines.append(
                 f"In decode the floor grows by {quotes('decode.cache_bytes_per_token', grown)} bytes for each cached "
-                f"token at batch {batch}."
+                f"token at batch {batch}{', as long as no window or chunk is full' if windowed(facts) else ''}."
             )
     lines += _states(facts, quotes)
     window = windowed(facts)

@@ -191,10 +191,17 @@ def _cost(facts: ImplementationFacts, document: ModelAnalysis, quotes: Quotes) -
     products = quotes.said(f"{phase}.matmul_flops", figures.matmul_flops)
     nearly = figures.matmul_flops > _NEARLY * figures.flops
     return (
-        f"{facts.called(document, quotes)} takes {quotes.said(f'{phase}.flops', figures.flops)}, "
+        f"{facts.called(document, quotes)}{_one_position(document, values)} takes {quotes.said(f'{phase}.flops', figures.flops)}, "
         f"{f'nearly all of it in matrix products ({products})' if nearly else f'of which {products} are matrix products'}, and moves "
         f"{quotes.said(f'{phase}.bytes', figures.bytes)} as eager execution does, in {quotes(f'{phase}.operators', ran)} {things(ran, 'operator')}: "
         f"{quotes.decimal(f'{phase}.intensity', figures.intensity)} FLOPs per byte.{_above_diagonal(document, values, quotes)}{_steps(document, values, quotes)}"
+    )
+
+
+def _one_position(document: ModelAnalysis, values: Mapping[str, Rational]) -> str:
+    """That logits are of the last position alone, where there are others."""
+    return (
+        " with logits of the last position alone" if document.logits == "last" and values.get("seq_len", 1) > 1 else ""
     )
 
 

@@ -459,6 +459,10 @@ class Session:
                 return method
         raise TraceError(f"{self.model_class.__name__} reads none of {', '.join(arguments)} in a tower.")
 
+    def _no_decoder(self) -> str:
+        alone = getattr(getattr(self.model, "config", None), "is_decoder", None) is False
+        return " Its configuration has is_decoder = False: with True it may." if alone else ""
+
     def _decode(self, recorder: Recorder) -> None:
         """Fill the cache with {cache_len} tokens, then record {seq_len} more."""
         filling = self._arguments(seq_len="cache_len")
@@ -469,7 +473,7 @@ class Session:
         cache = _cache_of(filled)
         if not cache or cache[0] not in parameters:
             raise UntraceableError(
-                f"{self.model_class.__name__} returns no cache of keys and values here, so it has no decode phase.",
+                f"{self.model_class.__name__} returns no cache of keys and values here, so it has no decode phase.{self._no_decoder()}",
                 next_step="Ask for phase prefill, its whole forward.",
             )
         stream = "decoder_input_ids" if "decoder_input_ids" in filling else "input_ids"
