@@ -105,7 +105,7 @@ def test_operators_that_share_neither_a_line_nor_what_they_read_are_boxes_of_the
     assert the_same_is_read == ["arange, mul (:30)  [reads 1]", "add (:40)  [reads no other result]"]
 
 
-@pytest.mark.parametrize(("second", "said"), [(0.1e-3, "memory 33 %"), (1.2e-3, "launch 55 %")])
+@pytest.mark.parametrize(("second", "said"), [(0.1e-3, "memory 33 %"), (1.2e-3, "fixed 55 %")])
 def test_kernels_of_one_bar_are_limited_by_their_start_where_that_is_most_of_the_time_of_all(
     facts: ImplementationFacts, second: float, said: str
 ) -> None:

@@ -125,7 +125,7 @@ def test_a_pass_that_starting_kernels_takes_most_of_is_not_limited_by_memory(fac
     assert "**What would save most:** Fewer kernels" in many
     assert "decode by the fixed time of its kernels" in many
     assert "decode by memory" not in many
-    assert "launch 75 %, 1 kB" in many
+    assert "fixed 75 %, 1 kB" in many
 
 
 def test_a_size_that_the_tool_has_no_words_for_is_told_in_those_of_source(facts: ImplementationFacts) -> None:

@@ -12,12 +12,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from opscope_schemas.errors import InputError, PathRefusedError, TraceError, UnknownNameError
-from opscope_schemas.estimates import MemoryUse, RooflineResult, launches
+from opscope_schemas.estimates import MemoryUse, Parallel, RooflineResult, launches
 from opscope_tools.catalog import tool_named
 from opscope_tools.costing.arguments import CostArguments
 from opscope_tools.estimate_roofline.alternatives import alternatives
 from opscope_tools.estimate_roofline.kernels import Kernel
-from opscope_tools.estimate_roofline.tool import RooflineArguments, estimate_roofline
+from opscope_tools.estimate_roofline.tool import RooflineArguments, estimate_roofline, timing_of
 from opscope_tools.expand_refs import ExpandArguments, expand_refs
 from opscope_tools.hardware.calibration import calibration_of, chosen
 from opscope_tools.hardware.devices import shipped
@@ -586,6 +586,44 @@ def test_narrower_weights_save_those_that_the_model_has_in_its_layers(context: T
     saved = weights * (2 - 1) / shipped()["h100_sxm"].bandwidth
     (fp8,) = [one for one in found.alternatives if one.name == "weights fp8"]
     assert fp8.bound_share * found.totals.bound_seconds == pytest.approx(saved, rel=0.01)
+
+
+@pytest.mark.parametrize(("target", "more"), sampled([
+    ("llama4_text", {}), ("llama", {"precision": {"weights": "fp8"}}), ("llama4_text", {"precision": {"weights": "int4"}}),
+    ("llama4_text", {"parallel": {"tp": 2}}), ("gpt2", {}), ("deepseek_v3", {}), ("deepseek_v3", {"parallel": {"tp": 4}}), ("mixtral", {}),
+]))  # fmt: skip
+def test_a_kernel_is_timed_at_the_sizes_at_which_it_moves_what_is_said(
+    context: ToolContext, target: str, more: dict[str, Any]
+) -> None:
+    """Products with weights in a decode step, where weights are nearly all that moves; attention over a long context. Experts are chosen
+    evenly in the bound and by a power law in the time: of them only the FLOPs."""
+    tiny: dict[str, Any] = {
+        "llama4_text": {**SMALL, "num_key_value_heads": 4, "head_dim": 32, "intermediate_size_mlp": 512, "num_local_experts": 8},
+        "deepseek_v3": {"hidden_size": 256, "num_attention_heads": 8, "num_key_value_heads": 8, "intermediate_size": 512, "vocab_size": 1000,
+                        "num_hidden_layers": 3, "moe_intermediate_size": 64, "n_routed_experts": 16, "n_group": 4, "first_k_dense_replace": 1},
+        "mixtral": MIXTRAL, "gpt2": {}, "llama": SMALL,
+    }  # fmt: skip
+    given = {"config": tiny[target], "hardware": "h100_sxm", "target": target, "phase": "decode", **more}
+    asked = RooflineArguments.model_validate(given)
+    timing = timing_of(asked, {"batch_size": 1, "cache_len": 900}, context)
+    kernels = timing.of.kernels(timing.at(batch_size=1, cache_len=900), Parallel.model_validate(asked.parallel or {}))
+    held = [
+        one
+        for one in kernels
+        if one.form is not None
+        and one.sizes is not None
+        and (one.joins or one.form.name != "product")
+        and one.ranks == 1
+    ]
+    assert len(held) > 4
+    for one in held:
+        assert one.form is not None
+        assert one.sizes is not None
+        sizes = {**one.sizes, "h": one.sizes["h"] * one.sizes.get("new", 1)} if "h" in one.sizes else one.sizes
+        flops, moved = one.form.work(sizes)
+        assert flops == pytest.approx(one.matmul_flops, rel=0.02), one
+        if one.form.name != "experts":
+            assert moved == pytest.approx(one.moved, rel=0.15), one
 
 
 def test_compute_limits_from_the_turning_batch_on_and_not_before(context: ToolContext) -> None:

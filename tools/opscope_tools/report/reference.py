@@ -46,7 +46,7 @@ _TERMS: Mapping[str, tuple[str, str]] = {
     ),
     "floor": (
         r"\bfloor\b",
-        "bytes that no implementation can avoid: weights, constants that are kept beside them, cache and inputs once, outputs once",
+        "bytes that no implementation of what the source computes can avoid: weights, constants that are kept beside them, cache and inputs once, outputs once",
     ),
     "prefill": (r"[Pp]refill", "the pass over the prompt, with an empty cache"),
     "decode": (r"[Dd]ecode\b", "the pass over one new token, with what the earlier ones left in the cache"),

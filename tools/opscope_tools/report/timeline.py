@@ -28,7 +28,7 @@ _EXPLAINS = 0.25
 _NAMED = 3
 _LEGEND = (
     "Behind a bar: its time, its share of the pass, what limits it with the share of its time that this explains, what it computes or moves in all its "
-    "runs. launch: most of its time is the part of its fit that grows with none of its sizes, scaled by how kernels near it were measured against the fit; else the roof that it is nearer "
+    "runs. fixed: most of its time is the part of its fit that grows with none of its sizes, scaled by how kernels near it were measured against the fit; else the roof that it is nearer "
     "to, memory (its bytes) or compute (its products), neither of them where that explains less than a quarter. A fused kernel is "
     "called by what it does, with the operators before and behind that it takes in (a residual add, a cast), and stands at the "
     "module that issues most of them. What limits a kernel here may be another than what section 8.3 says of its operator: there operators run eagerly, one "
@@ -128,8 +128,8 @@ def _said(run: Sequence[OperatorTime], found: RooflineResult) -> str:
     limit = max(explained, key=lambda name: explained[name])
     started = sum(one.launch_seconds or 0.0 for one in run if found.totals.calibrated_seconds)
     if started > whole / 2:  # as `launches` says of one kernel
-        limit, explained["launch"] = "launch", started
+        limit, explained["fixed"] = "fixed", started
     share = min(1.0, explained[limit] / whole)
     part = "under 1 %" if share < 0.005 else f"{100 * share:.0f} %"
     done = amount(sum(one.flops for one in run), "FLOP") if limit == "compute" else moved
-    return f"{'neither, ' if limit != 'launch' and share < _EXPLAINS else ''}{limit} {part}, {done}"
+    return f"{'neither, ' if limit != 'fixed' and share < _EXPLAINS else ''}{limit} {part}, {done}"
