@@ -179,7 +179,7 @@ def test_parts_of_a_layer_that_do_not_read_each_other_are_said_to_be_side_by_sid
 @pytest.mark.parametrize(
     ("queries", "keys", "said"),
     [
-        ("{seq_len}", "{cache_len} + {seq_len}", "the ones before it in the decoder: "),
+        ("{seq_len}", "{cache_len} + {seq_len}", "itself and those before it in the decoder: "),
         ("{seq_len}", "{encoder_seq_len}", "those of the encoder: "),
         ("{seq_len}", "1500", "those of the encoder: "),
         ("{encoder_seq_len}", "{encoder_seq_len}", "all others in the encoder: "),
@@ -280,7 +280,7 @@ def test_an_embedding_adds_positions_only_where_its_own_lines_do(
 @pytest.mark.parametrize(
     ("saving", "before", "inputs", "said"),
     [
-        ("{seq_len}", "mul", 3, "the ones before it: "), ("0", "mul", 4, "those that a mask leaves it: "), ("0", "mul", 3, "all others: "),
+        ("{seq_len}", "mul", 3, "itself and those before it: "), ("0", "mul", 4, "those that a mask leaves it: "), ("0", "mul", 3, "all others: "),
         ("0", "add", 0, "those that a mask leaves it: "), ("0", "mul", 0, "all others: "),
     ],
 )  # fmt: skip

@@ -549,12 +549,12 @@ def test_a_call_is_of_the_module_that_stands_for_as_many_as_it_runs() -> None:
 @pytest.mark.parametrize(
     ("read", "said"),
     [
-        ("the ones before it in the decoder", "new keys and values join the cache in the decoder"),
+        ("itself and those before it in the decoder", "new keys and values join the cache in the decoder"),
         (
-            "the ones before it in the decoder or those of the encoder",
+            "itself and those before it in the decoder or those of the encoder",
             "new keys and values join the cache in the decoder, those of the encoder once",
         ),
-        ("the ones before it", "new keys and values join the cache"),
+        ("itself and those before it", "new keys and values join the cache"),
     ],
 )
 def test_what_is_kept_is_told_of_what_a_class_reads(read: str, said: str) -> None:

@@ -262,3 +262,9 @@ def test_ranks_share_the_states_of_convolutions_and_of_scans(context: ToolContex
         for more in ({}, {"parallel": {"tp": 4}})
     )
     assert alone == 4 * shared > 0
+
+
+def test_a_norm_over_all_heads_is_told_as_one_that_engines_may_spread_otherwise(context: ToolContext) -> None:
+    found = estimate(context, "olmo2", SMALL, parallel={"tp": 2})
+    assert found.parallel is not None
+    assert [one.partition(" ranks tell")[0] for one in found.parallel.differs] == ["Of a norm over all heads together"]

@@ -43,7 +43,9 @@ def of_defaults(model_type: str, overrides: Mapping[str, object] | None = None) 
     what = "but for what was given, the defaults" if overrides else "the defaults"
     method = stored_by(example) if example else ""
     stored = f", which stores its weights as {method}" if method else ""
-    named = f"; a checkpoint of that type is {example}{stored}" if example else ""
+    named = (
+        f"; of that type is for example the checkpoint {example}{stored}, whose sizes may be others" if example else ""
+    )
     return f"Configuration: {what} of the model's configuration class, which need not be those of a checkpoint{named}."
 
 

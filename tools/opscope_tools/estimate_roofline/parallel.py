@@ -124,6 +124,8 @@ def _differs(of: Pass) -> Iterator[str]:
     """Where engines are known to split otherwise than the data flow allows."""
     if of.shards.merged:
         yield "Partial results of products side by side are added up before they are exchanged, once; an engine that exchanges each does so more often."
+    if of.shards.across_heads:
+        yield "Of a norm over all heads together ranks tell one another the sums of squares; an engine may gather queries and keys instead, which moves more."
     if any(part.function and part.split is not None for part in of.parts):
         yield "What heads of a scan share (its groups' B and C) is split as they are; an engine that copies it to every rank holds a little more."
 

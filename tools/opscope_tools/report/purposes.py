@@ -140,7 +140,7 @@ def _attention(of: _Subject) -> str:
     if kind is None or of.differs("num_attention_heads") or of.facts.classes_of("attention")[0] != of.module.class_name:
         how = "queries are compared with keys, and values summed by what that gives"
         return f"lets each token read {read}: {how}" if read else f"is attention: {how}"
-    read = read or (f"the ones before it{_window(of)}" if not both else "those whose keys it is given")
+    read = read or (f"itself and those before it{_window(of)}" if not both else "those whose keys it is given")
     heads = f"{of.quotes('attention.query_heads', kind[1])} {things(kind[1], 'query head')}"
     shared = of.quotes("attention.key_value_heads", kind[2])
     width = of.head_width()
@@ -171,7 +171,7 @@ def _others(of: _Subject) -> str:
     own = [k for _, _, k in walk((call.kernels if call else of.facts.main.kernels) or (), "") if k.operator]
     fused = [k for k in own if re.search(r"sdpa|scaled_dot_product", k.operator)]
     if fused and of.facts.main.totals.causal_saving != "0":
-        return "the ones before it"
+        return "itself and those before it"
     at = next((place for place, k in enumerate(own) if "softmax" in k.operator), 0)
     masked = any(re.search(r"aten\.(add|sub|rsub|where|masked_fill)", k.operator) for k in own[:at])
     masked = masked or any(len(k.inputs) > len(("query", "key", "value")) for k in fused)
@@ -192,7 +192,7 @@ def _sides(of: _Subject) -> str:
             if "seq_len" not in variables(queries):
                 found.add("all others in the encoder")
             elif variables(keys) & {"seq_len", "cache_len"}:
-                found.add("the ones before it in the decoder")
+                found.add("itself and those before it in the decoder")
             else:
                 found.add(_ENCODED)
     counted = any(
@@ -237,7 +237,7 @@ def _normalisation(of: _Subject) -> str:
     plus = any(re.search(r"\b1(\.0)?\s*\+\s*self\.weight", k.code) for k in of.module.kernels)
     applied = [_APPLIES[name].replace("a learned", "1 plus a learned") if plus else _APPLIES[name] for name in learned]
     done += f", then {' and '.join(applied)}" if applied else ""
-    return f"{done}, so that the layers see values of one size"
+    return done
 
 
 def _embedding(of: _Subject) -> str:

@@ -57,7 +57,10 @@ _TERMS: Mapping[str, tuple[str, str]] = {
     "multi-query": (r"multi-query", "attention in which all query heads share one key-value head"),
     "mixture of experts": (r"[Mm]ixture of experts", "a layer that routes each token to some of several networks"),
     "KV cache": (r"KV cache|key-value cache", "keys and values of earlier tokens, kept between passes"),
-    "sdpa": (r"\bsdpa\b", "PyTorch's fused scaled-dot-product attention"),
+    "sdpa": (
+        r"\bsdpa\b",
+        "PyTorch's fused scaled-dot-product attention, which counts as one operator (`opscope.sdpa`)",
+    ),
     "HBM": (r"\bHBM\b", "the device's main memory"),
     "SRAM": (r"\bSRAM\b", "on-chip memory that the threads of a block share"),
     "×N": (r"×\d", "the module is repeated N times"),

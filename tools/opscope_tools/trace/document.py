@@ -47,7 +47,7 @@ CONVENTIONS = (
     "Broadcast inputs are read at their stored size; an embedding, an index or a gather reads the rows that it takes, each as often as it takes it, and its indices.",
     "Weights are w_bytes, activations a_bytes and the KV cache's keys and values kv_bytes each where they have the model's dtype; "
     "tensors of other dtypes have their own size.",
-    "Quantised weights are read with their scales; of a fraction of a byte a whole one counts.",
+    "Quantised weights are read with their scales; a total that ends in a fraction of a byte is rounded up.",
     "A kernel's figures are its whole share of the document: `repeat` is already multiplied in, also in nested kernels.",
 )  # fmt: skip
 

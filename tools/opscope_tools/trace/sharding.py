@@ -65,6 +65,8 @@ class Shards:
     exchanges: list[Exchange] = field(default_factory=list)
     #: orders of what adds up partial results of several products, so that they are exchanged once
     merged: list[int] = field(default_factory=list)
+    #: whether a norm is over all heads together, of which each rank has some
+    across_heads: bool = False
     #: bytes of what the cache holds after the pass, all repetitions, and of what is split the number of heads (or channels)
     cache: list[tuple[str, str]] = field(default_factory=list)
     #: bytes of what layers hand on to each other
@@ -166,6 +168,7 @@ class _Walk:
             return
         reached, alone, means = self._reaches(op)
         if reached and alone and not all(self._may_split(index, self._rows(op)) for index in op.writes):
+            self.result.across_heads = self.result.across_heads or bool(means)
             self.means |= means  # a norm of all heads together: ranks tell one another the sums of squares
             self.may.clear()
         if all(self._may_split(index, self._rows(op)) for index in op.writes):
