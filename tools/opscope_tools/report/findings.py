@@ -61,6 +61,20 @@ def repeated(node: ModuleNode) -> list[ModuleNode]:
     return [found for child in node.children for found in repeated(child)]
 
 
+def _pinned(facts: ImplementationFacts, sizes: Sequence[str]) -> dict[str, list[str]]:
+    """Sizes at whose value alone formulas hold, by the passes of which that is said; '' of all."""
+    found: dict[str, list[str]] = {}
+    for name in sizes:
+        by = [
+            d.phase
+            for d in facts.documents
+            if any((p := _PINNED.fullmatch(c)) is not None and p[1] == name for c in d.conditions)
+        ]
+        if by:
+            found.setdefault("" if len(by) == len(facts.documents) else " and ".join(by), []).append(name)
+    return found
+
+
 def _parameters(facts: ImplementationFacts, quotes: Quotes) -> str:
     """The sizes that formulas of FLOPs and bytes of a whole pass name, those that bound where these hold, and the settings that say
     which layer is of which kind."""
@@ -74,9 +88,10 @@ def _parameters(facts: ImplementationFacts, quotes: Quotes) -> str:
     used |= {name for v in known.values() if v.kind == "derived" and v.name in used for name in variables(v.definition)}
     sizes = [v for v in known.values() if v.config_key and v.name in used]
     named = ", ".join(f"`{v.name}`" for v in sizes)
-    pinned = {found[1] for d in facts.documents for c in d.conditions if (found := _PINNED.fullmatch(c)) is not None}
-    fixed = [v.name for v in sizes if v.name in pinned]
-    alone = f", {_and(fixed)} at {'its value' if len(fixed) == 1 else 'their values'} alone" if fixed else ""
+    alone = "".join(
+        f", {_and(fixed)} at {'its value' if len(fixed) == 1 else 'their values'} alone{f' in {phases}' if phases else ''}"
+        for phases, fixed in _pinned(facts, [v.name for v in sizes]).items()
+    )
     bounds = [variables(c) for d in facts.documents for c in d.conditions if "<" in c and variables(c) & _LENGTHS]
     bounding = frozenset().union(*bounds) - used - facts.position_names
     beyond = [v.name for v in known.values() if v.config_key and v.name in bounding]

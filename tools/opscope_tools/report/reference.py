@@ -320,7 +320,9 @@ def _file_purpose(facts: ImplementationFacts, path: str) -> str:
     helpers = sum(any(site.file == path for site in kernel.via) for _, kernel in leaves(facts.main))
     roles = dict.fromkeys(facts.role(module.class_name) for module in facts.modules if module.file == path)
     parts = ", ".join(role for role in roles if role != "module") or (
-        "classes of the model" if path == facts.modeling_file else "functions that classes of the model call"
+        "classes of the model"
+        if path == facts.modeling_file
+        else "functions on the way from classes of the model to operators"
     )
     issued = f"{parts}; its lines issue {count} {things(count, 'operator')}" if count else f"defines {parts}"
     return issued if count or not helpers else f"helper functions on the way to {helpers} {things(helpers, 'operator')}"

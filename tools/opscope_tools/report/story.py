@@ -194,7 +194,15 @@ def _cost(facts: ImplementationFacts, document: ModelAnalysis, quotes: Quotes) -
         f"{facts.called(document, quotes)}{_one_position(document, values)} takes {quotes.said(f'{phase}.flops', figures.flops)}, "
         f"{f'nearly all of it in matrix products ({products})' if nearly else f'of which {products} are matrix products'}, and moves "
         f"{quotes.said(f'{phase}.bytes', figures.bytes)} as eager execution does, in {quotes(f'{phase}.operators', ran)} {things(ran, 'operator')}: "
-        f"{quotes.decimal(f'{phase}.intensity', figures.intensity)} FLOPs per byte.{_above_diagonal(document, values, quotes)}{_steps(document, values, quotes)}"
+        f"{quotes.decimal(f'{phase}.intensity', figures.intensity)} FLOPs per byte.{_above_diagonal(document, values, quotes)}{_at_once(document, values)}{_steps(document, values, quotes)}"
+    )
+
+
+def _at_once(document: ModelAnalysis, values: Mapping[str, Rational]) -> str:
+    """What a prefill of a decoder is whose prompt an encoder reads."""
+    both = document.phase == "prefill" and "encoder_seq_len" in values and values.get("seq_len", 1) > 1
+    return (
+        " The decoder is given all its tokens at once, as scoring does it; generation begins with one." if both else ""
     )
 
 
