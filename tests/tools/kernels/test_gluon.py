@@ -113,7 +113,7 @@ def test_shared_memory_is_what_the_compiler_gives(
     beside = compiled[name]["shared"] - bytes_of(described[name], *alive)
     if name == "doubled":  # what its functions are handed, which the compiler lays there too
         assert 0 < beside < 128
-        assert sum("hands functions on warps of their own" in note for note in described[name].notes) == 1
+        assert sum("to hand functions on warps of their own" in note for note in described[name].notes) == 1
     else:
         assert beside == 0
 
@@ -202,3 +202,45 @@ def test_cost_of_a_program_by_hand(
 
     assert [value(t) for t in (cost.flops, cost.read_bytes, cost.write_bytes)] == [flops, read, write]
     assert cost.not_counted == ()
+
+
+@pytest.mark.parametrize(
+    ("body", "lost"),
+    [
+        ("held = Held(gl.allocate_shared_memory(gl.float32, [N], layout), N)\n    held.put(x + at)\n    held.give(y + at)", "held.put"),
+        ("F(x, y, at)", "F"),
+        ("pair = (gl.allocate_shared_memory(gl.float32, [N], layout), gl.allocate_shared_memory(gl.float32, [N], layout))\n"
+         "    for i in gl.static_range(2):\n        pair[i].store(gl.load(x + at))", "pair[i].store"),
+        ("gl.histogram(gl.load(x + at), 8)", "gl.histogram"),
+        ("cdna4.tdm.async_load(x, [0], y)", "cdna4.tdm.async_load"),
+    ],
+)  # fmt: skip
+def test_what_is_not_understood_is_in_no_figure_and_named(tmp_path: Path, body: str, lost: str) -> None:
+    """Objects with methods, functions handed in, buffers picked by a number, operations of other devices: a sum without them would be false."""
+    (tmp_path / "ops.py").write_text(
+        "from triton.experimental import gluon\nfrom triton.experimental.gluon import language as gl\n"
+        "from triton.experimental.gluon.language.amd import cdna4\n"
+        f"@gluon.jit\ndef kernel(x, y, N: gl.constexpr, F: gl.constexpr, layout: gl.constexpr):\n    at = gl.program_id(0) * N + gl.arange(0, N, layout)\n    {body}\n"
+    )
+    workspace = Workspace.create(repositories=[("ops", tmp_path)], output=tmp_path / "output")
+    (kernel,) = run_tool(CUDA_KERNEL_TILING, {"target": "kernel", "repo": "ops"}, ToolContext(workspace)).kernels
+    assert kernel.cost is not None
+    assert any(what.startswith(lost) for what in kernel.cost.not_counted)
+    assert kernel.cost.flops == ""
+    assert not any(
+        access.level == "global" and access.operation.startswith("descriptor")
+        for access in (*kernel.loads, *kernel.stores)
+    )
+
+
+def test_room_that_a_layout_takes_beside_the_elements_is_not_told_as_if_it_were_none(tmp_path: Path) -> None:
+    (tmp_path / "ops.py").write_text(
+        "from triton.experimental import gluon\nfrom triton.experimental.gluon import language as gl\n@gluon.jit\ndef kernel(x, y):\n"
+        "    first = gl.program_id(0)\n    wide: gl.constexpr = gl.PaddedSharedLayout.with_identity_for([[64, 4]], [64, 64], [1, 0])\n"
+        "    padded = gl.allocate_shared_memory(gl.float32, [64, 64], wide)\n"
+        "    for i in gl.static_range(3):\n        each = gl.allocate_shared_memory(gl.float32, [64], gl.SwizzledSharedLayout(1, 1, 1, [0]))\n"
+    )
+    workspace = Workspace.create(repositories=[("ops", tmp_path)], output=tmp_path / "output")
+    (kernel,) = run_tool(CUDA_KERNEL_TILING, {"target": "kernel", "repo": "ops"}, ToolContext(workspace)).kernels
+    assert {a.name: (a.formula, a.bytes) for a in kernel.shared_memory} == {"padded": ("", None), "each": ("256", 256)}
+    assert "Made more than once, and listed once: each (line 9)." in kernel.notes

@@ -55,7 +55,10 @@ def _of_tiles(kernel: KernelTiling) -> Iterator[TileLevel]:
     for shape, accesses in cut.items():
         names = ", ".join(dict.fromkeys(a.parameter or a.expression for a in accesses))
         yield _level("block", accesses[0].line, names, shape, accesses[0].file)
-    if kernel.language == "cutile":  # its threads are the compiler's
+    if kernel.language in {
+        "cutile",
+        "gluon",
+    }:  # its threads are the compiler's, or those of layouts, which are not worked out
         return
     for shape, accesses in cut.items():
         names = ", ".join(dict.fromkeys(a.parameter or a.expression for a in accesses))

@@ -307,8 +307,7 @@ def _gluon_kernels(
     """Those that their file launches, or that ask which program they are and are called by none of the others; no method is one."""
     if not jitted:
         return []
-    calls = (n for f in jitted for n in ast.walk(f) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name))
-    called = {n.func.id for n in calls if isinstance(n.func, ast.Name)}
+    called = {n.id for f in jitted for part in f.body for n in ast.walk(part) if isinstance(n, ast.Name)}
     started = {name for launch in launches for name in launch.callees}
     methods = [each for n in ast.walk(module.tree) if isinstance(n, ast.ClassDef) for each in n.body]
     return [

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from opscope_schemas.formula import Formula
 from opscope_schemas.resources import Resources
 from opscope_schemas.tiling import (
     Autotune,
@@ -19,6 +21,7 @@ from opscope_schemas.tiling import (
     DeviceCall,
     KernelTiling,
     Launch,
+    MemoryOperation,
 )  # fmt: skip
 
 from opscope_tools.kernels.host.modules import PyModule
@@ -26,6 +29,8 @@ from opscope_tools.kernels.projections import accesses, lines
 from opscope_tools.kernels.projections.cost import common_tiles, cost_of, persistent
 from opscope_tools.kernels.projections.cuda_lists import shared_memory
 from opscope_tools.kernels.records import KernelRef, LaunchRef
+from opscope_tools.kernels.run.events import Allocation
+from opscope_tools.kernels.run.log import Log
 from opscope_tools.kernels.triton.decorators import Context, decorators
 from opscope_tools.kernels.triton.definitions import (
     FunctionNode,
@@ -77,7 +82,9 @@ def describe_triton(
     around = Surroundings(
         context.modules, device_functions(context, reference.language), compile_time(function), _rules(constexprs)
     )
-    log = run_kernel(function, module, around, {**settled, **given, **sizes}, _language(reference.language, module))
+    log = run_kernel(
+        function, module, around, {**settled, **given, **sizes}, _language(reference.language, module, function)
+    )
     pointers = accesses.pointers(log.events)
     values = {c.name: tuple(dict.fromkeys(v.value for v in c.values)) for c in constexprs}
     tiles = lines.tile_sizes(log, around.compile_time, values)
@@ -85,6 +92,7 @@ def describe_triton(
     shared = persistent(log, grids)
     constraints = [*lines.constraints(log), *_unique(c for site in sites for c in site.constraints)]
     instructions, calls = lines.instructions(log), lines.calls(log)
+    by_layout = _beside_layouts if reference.language == "gluon" else list
     assumed = [f"{name} is {settled[name]}: {why}" for name, why in taken.items()]
     return KernelTiling(
         id=reference.id,
@@ -108,8 +116,8 @@ def describe_triton(
         num_stages=tuple(_option("num_stages", tuned, sites)),
         autotune=tuned,
         heuristics=tuple(heuristics),
-        loads=tuple(accesses.loads(log, pointers)),
-        stores=tuple(accesses.stores(log, pointers)),
+        loads=tuple(by_layout(accesses.loads(log, pointers))),
+        stores=tuple(by_layout(accesses.stores(log, pointers))),
         instructions=tuple(instructions),
         loops=tuple(lines.loops(log)),
         constraints=tuple(constraints),
@@ -123,7 +131,7 @@ def describe_triton(
                 grids,
                 calls,
                 products=any(i.operation.startswith("tl.dot") for i in instructions),
-                specialised=any(i.operation == "warp_specialize" for i in instructions),
+                several=_several(log),
             ),
             *(f"{spelled} is {what}." for spelled, what in log.wrapped.items()),
             *(
@@ -135,11 +143,30 @@ def describe_triton(
     )
 
 
-def _language(name: str, module: PyModule) -> Language | None:
+def _language(name: str, module: PyModule, function: FunctionNode) -> Language | None:
     """What a language means otherwise than Triton; None: it is Triton."""
     if name == "gluon":
-        return Gluon(module)
+        return Gluon(module, function)
     return TileLanguage() if name == "cutile" else None
+
+
+def _several(log: Log) -> list[str]:
+    """Arrays in shared memory that one line makes more than once: in a loop that is unrolled, or in a function that is called again."""
+    made = [e for e in log.events if isinstance(e, Allocation) and e.space == "shared" and e.counted]
+    places = Counter((e.file, e.line, e.node) for e in made)
+    again = [e for e in made if places[e.file, e.line, e.node] > 1 or e.times != Formula.const(1)]
+    return list(dict.fromkeys(f"{e.name} (line {e.line})" for e in again))
+
+
+def _beside_layouts(found: Sequence[MemoryOperation]) -> list[MemoryOperation]:
+    """Neighbours lie side by side, but which lanes have them the layout says; a descriptor's copy has none."""
+    said = "where the layout's lanes go along the axis of step 1"
+    return [
+        one.model_copy(update={"coalesced": said})
+        if one.coalesced == "yes" and not one.operation.startswith("tma.")
+        else one
+        for one in found
+    ]
 
 
 def _rules(constexprs: Iterable[Constexpr]) -> dict[str, str]:
@@ -219,17 +246,25 @@ def _plain(text: str) -> tuple[Any] | None:
 
 
 def _notes(
-    reference: KernelRef, grids: tuple[Launch, ...], calls: Sequence[DeviceCall], *, products: bool, specialised: bool
+    reference: KernelRef,
+    grids: tuple[Launch, ...],
+    calls: Sequence[DeviceCall],
+    *,
+    products: bool,
+    several: Sequence[str],
 ) -> list[str]:
     notes = []
     if products:
         notes.append(
             "Triton places operands of tl.dot in shared memory at compile time; source does not say how many bytes."
         )
-    if specialised:
+    if reference.language == "gluon":
         notes.append(
-            "What it hands functions on warps of their own, Triton lays in shared memory as well; source does not say how many bytes."
+            "What Triton's compiler itself lays in shared memory is in no figure: to convert layouts, to reduce across warps, to hand functions "
+            "on warps of their own what they take."
         )
+        if several:
+            notes.append(f"Made more than once, and listed once: {', '.join(several)}.")
     if reference.role == "kernel" and not grids:
         notes.append("No launch of it was recognised in this repository.")
     if reference.role != "kernel":

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from opscope_tools.kernels.host.modules import PyModule
-from opscope_tools.kernels.run.events import Access, Allocation, Instruction
-from opscope_tools.kernels.triton.definitions import dotted_name, of_language
-from opscope_tools.kernels.triton.operations import Operation, clip, clipped
+from opscope_tools.kernels.run.events import Access, Allocation, Instruction, Part
+from opscope_tools.kernels.triton.definitions import FunctionNode, dotted_name, of_language
+from opscope_tools.kernels.triton.operations import Operation, clip, clipped, understood
 from opscope_tools.kernels.triton.run import Walk
 from opscope_tools.kernels.triton.tiles import Shape, Value, broadcast, computed, permuted, texts
 from opscope_tools.kernels.values.expressions import Size, leaf, render
@@ -24,7 +24,7 @@ from opscope_tools.kernels.values.expressions import Size, leaf, render
 #: positional arguments of operations before their layout
 _BEFORE_LAYOUT = {"arange": 2, "zeros": 2, "full": 3, "convert_layout": 1, "zeros_like": 1, "full_like": 2}
 #: modules whose functions are told by their own name too: `mbarrier.wait`, `tma.async_load`
-_OWNERS = {"mbarrier", "tma", "async_copy", "cluster", "clc"}
+_OWNERS = {"mbarrier", "tma", "async_copy", "cluster", "clc", "tdm"}
 #: copies through a descriptor, and at which place of their arguments the buffer is
 _TO_SHARED = {
     "tma.async_copy_global_to_shared": 3, "tma.async_load": 3, "tma.async_gather": 4, "tma.async_load_im2col": 4,
@@ -45,6 +45,22 @@ _ORDERS = re.compile(
     r"mbarrier\.(init|expect|wait|arrive|invalidate|sync)\w*|\w+\.store_wait|tma\.prefetch\w*|async_copy\.(commit_group|wait_group|mbarrier_arrive\w*)|"
     r"fence_async_shared|fence\w*|tcgen05_commit|tcgen05_copy|thread_barrier|barrier|cluster\.\w+|set_auto_layout"
 )
+#: methods of buffers alone
+_OF_BUFFERS = {
+    "load",
+    "store",
+    "scatter",
+    "gather",
+    "index",
+    "slice",
+    "subslice",
+    "_reinterpret",
+    "reinterpret",
+    "atomic_scatter_add",
+}
+#: how a layout says that a buffer takes more than its elements, or that blocks of a cluster share it
+_MORE_ROOM = re.compile(r"Padded|fp4_padded|cga_layout|two_ctas")
+_ALL: tuple[Part, ...] = ("flops", "matmul", "read", "write")
 _LAYOUT = re.compile(r"\w*Layout|get_\w*layout\w*|to_linear_layout")
 _BYTES = re.compile(r"(?:float|bfloat|u?int)(\d+)")
 
@@ -61,9 +77,11 @@ class Gluon:
     """What Gluon calls or means otherwise than Triton, for the walk that is handed each time."""
 
     prefix = "gl"
+    #: a function that is not followed may do anything with what it is handed: no pointer need prove to be one
+    strict = True
 
-    def __init__(self, module: PyModule) -> None:
-        self.ranks = _ranks(module)
+    def __init__(self, module: PyModule, function: FunctionNode) -> None:
+        self.ranks = _ranks(module, function)
 
     def operation(self, walk: Walk, node: ast.Call) -> tuple[str, list[ast.expr]]:
         """(`load`, what it is a method of) of `gl.load` and of `buffer.load`; ('', []) of calls of other functions."""
@@ -71,6 +89,8 @@ class Gluon:
         *where, last = dotted.split(".") if dotted else [""]
         if "gluon" in where or of_language(dotted):
             owner = where[-1]
+            if _LAYOUT.fullmatch(owner):  # what makes one: `NVMMASharedLayout.get_default_for(...)`
+                return owner, []
             return f"{owner}.{last}" if owner in _OWNERS else last, []
         spelled = node.func.id if isinstance(node.func, ast.Name) else dotted
         if walk.around.find(walk.module, spelled) is not None:
@@ -100,18 +120,33 @@ class Gluon:
             self.told(walk, op)
             walk.lost(f"{op.name}, whose operands are packed", op.node, "flops", "matmul")
             return Value()
-        if op.method and (found := walk.value(op.arguments[0])) and isinstance(found.constant, Memory):
-            return self.of_memory(walk, op, found, found.constant)
+        if op.name.endswith("buffer_load_to_shared"):
+            return self.from_buffer(walk, op)
+        if op.method and op.name in _OF_BUFFERS | {"permute", "trans", "reshape"}:
+            found = walk.value(op.arguments[0])
+            if isinstance(found.constant, Memory):
+                return self.of_memory(walk, op, found, found.constant)
+            if op.name in _OF_BUFFERS:  # of which one, reading does not tell
+                return self.unknown(walk, op)
         handler: Callable[[Walk, Operation], Value] | None = getattr(self, f"op_{op.name}", None)
         if handler is not None:
             return handler(walk, op)
         most = _BEFORE_LAYOUT.get(op.name)
-        op = replace(op, name=op.name.removeprefix("tma.")) if op.name == "tma.make_tensor_descriptor" else op
-        plain = replace(
-            op, arguments=op.arguments[:most], given={name: node for name, node in op.given.items() if name != "layout"}
-        )
+        given = {name: node for name, node in op.given.items() if name != "layout"}
+        if op.name == "tma.make_tensor_descriptor":
+            return walk.op_make_tensor_descriptor(replace(op, arguments=op.arguments[:4], given=given))
         handlers: Callable[[Operation], Value] | None = getattr(walk, f"op_{op.name}", None)
-        return handlers(plain) if handlers is not None and plain != op else None
+        if handlers is not None:
+            return handlers(replace(op, arguments=op.arguments[:most], given=given))
+        return None if understood(op.name) else self.unknown(walk, op)
+
+    def unknown(self, walk: Walk, op: Operation) -> Value:
+        """What is done here is not told: nothing of it is in the cost."""
+        for part in (*op.arguments, *op.given.values()):
+            walk.value(part)
+        self.told(walk, op)
+        walk.lost(ast.unparse(op.node.func), op.node, *_ALL)
+        return Value(None, data=True)
 
     def binary(self, walk: Walk, op: ast.operator, a: Value, b: Value, node: ast.AST) -> Value | None:
         """As of Triton, and two lists behind each other."""
@@ -130,7 +165,9 @@ class Gluon:
             if found.block and found.shape is not None and name != "strides":
                 return Value(items=tuple(Value(number=size) for size in found.shape))
             of_block = name == "block_shape" or (isinstance(base, ast.Attribute) and base.attr == "block_type")
-            return self.sizes(found, "block_shape" if of_block else name) if found.name and not found.shape else None
+            if found.name and not found.shape:
+                return self.sizes(found, "block_shape" if of_block else name)
+            return None if found.shape else Value(None)
         if name == "dtype":
             found = walk.value(base)
             return Value(name=f"{found.name}.dtype", roots=found.roots) if found.name else Value()
@@ -160,6 +197,10 @@ class Gluon:
             total = computed(ast.Mult(), total, size) if total is not None and size is not None else None
         formula = "" if total is None else render(total)
         written = ast.unparse(kind) if kind is not None else ""
+        laid = op.argument(2, "layout")
+        said = ast.unparse(laid) if laid is not None else ""
+        if _MORE_ROOM.search(f"{said} {walk.definitions.get(said, '')}"):  # its bytes are the layout's affair
+            formula = ""
         if space == "shared":
             walk.put(
                 Allocation, op.node, name=walk.into, space="shared", type=written, dimensions=texts(shape or ()),
@@ -275,6 +316,8 @@ class Gluon:
             for axis in axes
         )
         self.moved(walk, op, what, replace(address, shape=buffer.shape, strides=steps), text, mask, gathered=apart)
+        if op.name == "tma.async_atomic_add":
+            walk.compute(op.node, buffer.shape, frozenset(), 1)
         return Value()
 
     def from_pointers(self, walk: Walk, op: Operation) -> Value:
@@ -293,6 +336,18 @@ class Gluon:
             ast.unparse(op.arguments[source]) if len(op.arguments) > source else "",
             mask,
         )
+        return Value()
+
+    def from_buffer(self, walk: Walk, op: Operation) -> Value:
+        """`buffer_load_to_shared(dest, ptr, offsets, mask)`: AMD's copy from a pointer at a tile of offsets."""
+        walk.value(op.arguments[0])
+        base, offsets = (
+            walk.value(a) if a is not None else Value(None) for a in (op.argument(1, "ptr"), op.argument(2, "offsets"))
+        )
+        mask = op.argument(3, "mask")
+        walk.indices_of(mask)
+        walk.index(offsets)
+        self.moved(walk, op, "load", replace(offsets, roots=base.roots), ast.unparse(op.node), mask)
         return Value()
 
     def op_buffer_load(self, walk: Walk, op: Operation) -> Value:
@@ -322,7 +377,11 @@ class Gluon:
         self.told(walk, op)
         walk.asked.data = True
         values = [walk.value(a) for a in (*op.arguments, *op.given.values())]
+        kept = walk.path
+        if (pred := op.given.get("pred")) is not None and op.name in _IN_PLACE:
+            walk.path = (*kept, walk.step(pred, *walk.answer(pred, usual=True)))
         made = walk.product(op.node, op.name, values[0], values[1]) if len(values) > 1 else Value(None, data=True)
+        walk.path = kept
         return Value() if op.name in _IN_PLACE else made
 
     def op_warpgroup_mma_wait(self, walk: Walk, op: Operation) -> Value:
@@ -390,9 +449,10 @@ def _each(node: ast.expr | None) -> list[str]:
     return [ast.unparse(one) for one in node.elts] if isinstance(node, ast.List | ast.Tuple) else []
 
 
-def _ranks(module: PyModule) -> Mapping[str, int]:
-    """How many axes a descriptor has, by the parameter's name: as many as its copies name coordinates."""
-    found: dict[str, int] = {}
+def _ranks(module: PyModule, function: FunctionNode) -> Mapping[str, int]:
+    """How many axes a descriptor has, by the parameter's name: as many as copies name coordinates, those of the kernel itself first."""
+    own, others = dict[str, set[int]](), dict[str, set[int]]()
+    inside = {id(node) for node in ast.walk(function)}
     for call in module.calls:
         last = (
             call.func.attr
@@ -401,15 +461,16 @@ def _ranks(module: PyModule) -> Mapping[str, int]:
             if isinstance(call.func, ast.Name)
             else ""
         )
-        copies = last.startswith(("async_copy_", "async_load", "async_store", "async_atomic", "async_reduce"))
+        copies = last.startswith(("async_copy_", "async_load", "async_store", "async_atomic"))
         if (
             copies
             and len(call.args) > 1
             and isinstance(call.args[0], ast.Name)
             and isinstance(call.args[1], ast.List | ast.Tuple)
         ):
-            found[call.args[0].id] = len(call.args[1].elts)
-    return found
+            held = own if id(call) in inside else others
+            held.setdefault(call.args[0].id, set()).add(len(call.args[1].elts))
+    return {name: next(iter(axes)) for name, axes in {**others, **own}.items() if len(axes) == 1}
 
 
 __all__ = ["Gluon", "Memory"]

@@ -7,6 +7,7 @@ are merged; so a value is listed with exactly the conditions that matter to it.
 from __future__ import annotations
 
 import ast
+import contextlib
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -230,12 +231,15 @@ class LaunchSite:
                     else {}
                 )
                 yield TileSize(
-                    line=made.lineno, file=self.file, basis="evaluated", name=f"{name}.block_shape", values=tuple(values),
+                    line=self.call.lineno if made.lineno == 1 else made.lineno, file=self.file, basis="evaluated", name=f"{name}.block_shape", values=tuple(values),
                     used_as=(ast.unparse(made),),
                 )  # fmt: skip
 
     def _made(self, written: str) -> Iterator[ast.Call]:
         """The calls that a name of the launching function is assigned from."""
+        with contextlib.suppress(SyntaxError):
+            if isinstance(direct := ast.parse(written, mode="eval").body, ast.Call):
+                yield direct
         for host in self.chain:
             for place in host.definitions.get(written, []):
                 value = place.statement.value if isinstance(place.statement, ast.Assign) else None

@@ -93,6 +93,8 @@ class Language(Protocol):
     """What a language of tiles calls or means otherwise than Triton; None of an answer: as Triton does."""
 
     prefix: str
+    #: whether what is handed to a function that is not followed counts as lost, whatever it is
+    strict: bool
 
     def operation(self, walk: Any, node: ast.Call) -> tuple[str, list[ast.expr]]:
         """An operation by its name, and what it is a method of; '' of calls of other functions."""
@@ -612,6 +614,11 @@ class Operations(ABC):
         plain = message.value if isinstance(message, ast.Constant) and isinstance(message.value, str) else None
         said = plain if plain is not None else "" if message is None else ast.unparse(message)
         self.put(Check, node, kind=kind, condition=ast.unparse(condition), message=said)
+
+
+def understood(name: str) -> bool:
+    """Whether an operation without a method of its own is one whose result and cost are known."""
+    return name in _REDUCE or name in PER_ELEMENT or name in _FREE or name in _OF_FLOATS
 
 
 def clipped(node: ast.expr) -> str:

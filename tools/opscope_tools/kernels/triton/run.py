@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -339,7 +339,10 @@ class Walk(Expressions):
         if found is None or not followed:
             handed = [*values, *named.values()]
             roots = () if any(v.data for v in handed) else tuple(r for v in handed for r in v.roots)
-            if roots or any(v.data for v in handed):
+            strict = self.language is not None and self.language.strict
+            if strict and any(v.roots or v.data or v.shape is None or (v.shape and not v.known) for v in _each(handed)):
+                self.lost(ast.unparse(op.node.func), op.node, "flops", "matmul", "read", "write")
+            elif roots or any(v.data for v in handed):
                 self.lost(ast.unparse(op.node.func), op.node, "flops", "matmul", "read", "write", roots=roots)
             return Value(None)
         module, function = found
@@ -366,6 +369,12 @@ class Walk(Expressions):
         self.asked.data = self.asked.data or asked.data
         self.asked.axes += asked.axes
         return found
+
+
+def _each(values: Iterable[Value]) -> Iterator[Value]:
+    """Values, those of tuples one by one."""
+    for value in values:
+        yield from _each(value.items) if value.items is not None else (value,)
 
 
 def _joined(taken: dict[str, Value], other: dict[str, Value]) -> dict[str, Value]:

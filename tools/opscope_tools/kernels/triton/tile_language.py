@@ -47,6 +47,7 @@ class TileLanguage:
     """What cuTile calls or means otherwise than Triton, for the walk that is handed each time."""
 
     prefix = "ct"
+    strict = False
 
     def operation(self, walk: Walk, node: ast.Call) -> tuple[str, list[ast.expr]]:
         """(`load`, what it is a method of) of `ct.load` and of `tile.reshape`; ('', []) of calls of other functions."""
