@@ -39,12 +39,12 @@ _LEGEND = (
 def legend(facts: ImplementationFacts) -> str:
     """What stands behind a bar, and which kernels no table holds."""
     rows = (row for found in facts.estimates.values() for row in found.operators if row.in_32_bits)
-    wide = dict.fromkeys(f"`{row.module.rpartition('.')[2]}` (`{row.file}:{row.line}`)" for row in rows)
+    wide = dict.fromkeys(f"`{row.file}:{row.line}`" for row in rows)
     if not wide:
         return _LEGEND
     return (
-        f"{_LEGEND} No product in 32 bits was measured, as that of {', '.join(wide)} is: it takes the shares of its own peak and of the bandwidth "
-        "that products in bf16 reach."
+        f"{_LEGEND} No product in 32 bits was measured: {', '.join(wide)} takes the shares of its own peak and of the bandwidth that products in "
+        "bf16 reach."
     )
 
 
