@@ -244,3 +244,38 @@ def test_room_that_a_layout_takes_beside_the_elements_is_not_told_as_if_it_were_
     (kernel,) = run_tool(CUDA_KERNEL_TILING, {"target": "kernel", "repo": "ops"}, ToolContext(workspace)).kernels
     assert {a.name: (a.formula, a.bytes) for a in kernel.shared_memory} == {"padded": ("", None), "each": ("256", 256)}
     assert "Made more than once, and listed once: each (line 9)." in kernel.notes
+
+
+LANGUAGE = "arange load store zeros full convert_layout allocate_shared_memory warp_specialize static_assert reduce sum where atomic_add expand_dims"
+OF_MODULES = {
+    "mbarrier": "init expect wait arrive invalidate allocate_mbarrier",
+    "tma": "async_load async_store async_gather async_scatter async_atomic_add store_wait make_tensor_descriptor async_copy_global_to_shared",
+    "async_copy": "async_load async_copy_global_to_shared commit_group wait_group buffer_load_to_shared",
+    "hopper": "warpgroup_mma warpgroup_mma_wait warpgroup_mma_init async_store fence_async_shared tcgen05_mma tcgen05_mma_scaled buffer_load buffer_store mma_v2",
+}
+
+
+def test_no_call_however_it_is_written_ends_the_reading(tmp_path: Path) -> None:
+    """Each operation with nothing, with too little and with every argument by a name that may be none of its own."""
+    calls = [f"gl.{name}" for name in LANGUAGE.split()]
+    calls += [
+        f"{'gl' if module == 'hopper' else module}.{name}"
+        for module, names in OF_MODULES.items()
+        for name in names.split()
+    ]
+    buffer = "gl.allocate_shared_memory(gl.float32, [4, 4], None)"
+    calls += [
+        f"{buffer}.{name}" for name in "load store index slice permute reshape _reinterpret gather scatter".split()
+    ]
+    handed = ("", "x", "x, y", "*x", "pointer=x, ptr=x, coord=[0], result=y, src=y, a=x, b=y, value=x", "[], [], []")
+    lines = [f"    {call}({given})" for call in calls for given in handed]
+    (tmp_path / "ops.py").write_text(
+        "from triton.experimental import gluon\nfrom triton.experimental.gluon import language as gl\n"
+        "from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma\n"
+        "from triton.experimental.gluon.language.nvidia.ampere import async_copy\n"
+        "@gluon.jit\ndef kernel(x, y):\n    gl.program_id(0)\n" + "\n".join(lines) + "\n"
+    )
+    workspace = Workspace.create(repositories=[("ops", tmp_path)], output=tmp_path / "output")
+    (kernel,) = run_tool(CUDA_KERNEL_TILING, {"target": "kernel", "repo": "ops"}, ToolContext(workspace)).kernels
+    assert kernel.cost is not None
+    assert kernel.cost.flops == ""

@@ -32,32 +32,21 @@ _TO_SHARED = {
 }  # fmt: skip
 _TO_GLOBAL = {"tma.async_copy_shared_to_global": 2, "tma.async_store": 2, "tma.async_scatter": 3}
 _ADDS = re.compile(r"tma\.async_atomic_\w+")
-#: copies from pointers: which argument is the shared memory, and which the pointers
+#: copies from pointers: how the shared memory is called among their arguments, and how the pointers
 _FROM_POINTERS = {
-    "async_copy.async_copy_global_to_shared": (0, 1), "async_copy.async_load": (0, 1), "async_copy.global_load_to_shared": (0, 1),
+    "async_copy.async_copy_global_to_shared": ("smem", "pointer"), "async_copy.async_load": ("smem", "pointer"),
+    "async_copy.global_load_to_shared": ("dest", "ptr"),
 }  # fmt: skip
 #: products of two operands onto a third; in place: they write the accumulator and give nothing
 _PRODUCTS, _IN_PLACE = {"warpgroup_mma", "mma_v2", "mfma", "wmma", "dot_fma"}, {"tcgen05_mma"}
 _SCALED = {"tcgen05_mma_scaled", "mfma_scaled", "wmma_scaled"}
-_WAITS = {"warpgroup_mma_wait", "warpgroup_mma_init"}
 #: what orders memory and warps, and gives nothing
 _ORDERS = re.compile(
     r"mbarrier\.(init|expect|wait|arrive|invalidate|sync)\w*|\w+\.store_wait|tma\.prefetch\w*|async_copy\.(commit_group|wait_group|mbarrier_arrive\w*)|"
     r"fence_async_shared|fence\w*|tcgen05_commit|tcgen05_copy|thread_barrier|barrier|cluster\.\w+|set_auto_layout"
 )
 #: methods of buffers alone
-_OF_BUFFERS = {
-    "load",
-    "store",
-    "scatter",
-    "gather",
-    "index",
-    "slice",
-    "subslice",
-    "_reinterpret",
-    "reinterpret",
-    "atomic_scatter_add",
-}
+_OF_BUFFERS = set("load store scatter gather index slice subslice _reinterpret reinterpret atomic_scatter_add".split())
 #: how a layout says that a buffer takes more than its elements, or that blocks of a cluster share it
 _MORE_ROOM = re.compile(r"Padded|fp4_padded|cga_layout|two_ctas")
 _ALL: tuple[Part, ...] = ("flops", "matmul", "read", "write")
@@ -121,7 +110,7 @@ class Gluon:
             walk.lost(f"{op.name}, whose operands are packed", op.node, "flops", "matmul")
             return Value()
         if op.name.endswith("buffer_load_to_shared"):
-            return self.from_buffer(walk, op)
+            return self.at_offsets(walk, op, "load", 1)
         if op.method and op.name in _OF_BUFFERS | {"permute", "trans", "reshape"}:
             found = walk.value(op.arguments[0])
             if isinstance(found.constant, Memory):
@@ -302,19 +291,19 @@ class Gluon:
         """A block, or rows of one, between the tensor of a descriptor and a buffer, whose shape it has."""
         apart = op.name.endswith(("gather", "scatter"))
         last = {**_TO_SHARED, **_TO_GLOBAL}.get(op.name, 2)
-        held = op.argument(last, "result" if what == "load" else "src")
-        buffer = walk.value(held) if held is not None else Value(None)
-        address = walk.value(op.arguments[0])
-        walk.indices_of(*op.arguments[1 : 3 if apart else 2])
-        where = ast.unparse(op.arguments[1]) if len(op.arguments) > 1 else ""
-        mask = op.given.get("pred")
-        walk.indices_of(mask)
-        text = f"{ast.unparse(op.arguments[0])}{where if where.startswith('[') else f'[{where}]'}"
-        root, axes = ast.unparse(op.arguments[0]), range(len(buffer.shape or ()))
+        named, held = op.argument(0, "tensor_desc"), op.argument(last, "result" if what == "load" else "src")
+        at = op.argument(1, "x_offsets" if apart else "coord")
+        mask = op.argument(last + 1, "pred") if what == "load" else None
+        if named is None or held is None or at is None:
+            return self.unknown(walk, op)
+        address, buffer = walk.value(named), walk.value(held)
+        walk.indices_of(at, mask, *([op.argument(2, "y_offset")] if apart else []))
+        root, axes, where = ast.unparse(named), range(len(buffer.shape or ())), ast.unparse(at)
         steps = tuple(
             1 if axis == axes[-1] else None if apart else leaf(f"{address.name or root}.strides[{axis}]")
             for axis in axes
         )
+        text = f"{root}{where if where.startswith('[') else f'[{where}]'}"
         self.moved(walk, op, what, replace(address, shape=buffer.shape, strides=steps), text, mask, gathered=apart)
         if op.name == "tma.async_atomic_add":
             walk.compute(op.node, buffer.shape, frozenset(), 1)
@@ -322,53 +311,37 @@ class Gluon:
 
     def from_pointers(self, walk: Walk, op: Operation) -> Value:
         """`async_copy`: each element at a pointer of a tile of them, into shared memory."""
-        into, source = _FROM_POINTERS[op.name]
-        address = walk.value(op.arguments[source]) if len(op.arguments) > source else Value(None)
-        walk.value(op.arguments[into])
-        mask = op.given.get("mask") or (op.arguments[source + 1] if len(op.arguments) > source + 1 else None)
+        into, source = op.argument(0, _FROM_POINTERS[op.name][0]), op.argument(1, _FROM_POINTERS[op.name][1])
+        if into is None or source is None:
+            return self.unknown(walk, op)
+        address, mask = walk.value(source), op.argument(2, "mask")
+        walk.value(into)
         walk.indices_of(mask)
         walk.index(address)
-        self.moved(
-            walk,
-            op,
-            "load",
-            address,
-            ast.unparse(op.arguments[source]) if len(op.arguments) > source else "",
-            mask,
-        )
+        self.moved(walk, op, "load", address, ast.unparse(source), mask)
         return Value()
 
-    def from_buffer(self, walk: Walk, op: Operation) -> Value:
-        """`buffer_load_to_shared(dest, ptr, offsets, mask)`: AMD's copy from a pointer at a tile of offsets."""
-        walk.value(op.arguments[0])
+    def at_offsets(self, walk: Walk, op: Operation, what: Literal["load", "store"], first: int) -> Value:
+        """AMD's moves between a pointer at a tile of offsets and registers or shared memory; `first`: which argument the pointer is."""
         base, offsets = (
-            walk.value(a) if a is not None else Value(None) for a in (op.argument(1, "ptr"), op.argument(2, "offsets"))
+            walk.value(a) if a is not None else Value(None)
+            for a in (op.argument(first, "ptr"), op.argument(first + 1, "offsets"))
         )
-        mask = op.argument(3, "mask")
+        beside = [walk.value(a) for a in op.arguments[:first]]
+        mask = op.argument(first + 2, "mask")
         walk.indices_of(mask)
         walk.index(offsets)
-        self.moved(walk, op, "load", replace(offsets, roots=base.roots), ast.unparse(op.node), mask)
-        return Value()
+        shape = broadcast([offsets, *beside]) if what == "store" else offsets.shape
+        self.moved(walk, op, what, replace(offsets, shape=shape, roots=base.roots), ast.unparse(op.node), mask)
+        return Value(shape, data=True, strides=(None,) * len(shape or ()))
 
     def op_buffer_load(self, walk: Walk, op: Operation) -> Value:
-        """`buffer_load(ptr, offsets, mask)`: AMD's load from a pointer at a tile of offsets."""
-        base, offsets = (walk.value(a) for a in (op.argument(0, "ptr"), op.argument(1, "offsets")) if a is not None)
-        mask = op.argument(2, "mask")
-        walk.indices_of(mask)
-        walk.index(offsets)
-        self.moved(walk, op, "load", replace(offsets, roots=base.roots), ast.unparse(op.node), mask)
-        return Value(offsets.shape, data=True, strides=(None,) * len(offsets.shape or ()))
+        """`buffer_load(ptr, offsets, mask)`."""
+        return self.at_offsets(walk, op, "load", 0)
 
     def op_buffer_store(self, walk: Walk, op: Operation) -> Value:
         """`buffer_store(stored_value, ptr, offsets, mask)`."""
-        given = (op.argument(0, "stored_value"), op.argument(1, "ptr"), op.argument(2, "offsets"))
-        value, base, offsets = (walk.value(a) if a is not None else Value(None) for a in given)
-        mask = op.argument(3, "mask")
-        walk.indices_of(mask)
-        walk.index(offsets)
-        shape = broadcast([offsets, value])
-        self.moved(walk, op, "store", replace(offsets, shape=shape, roots=base.roots), ast.unparse(op.node), mask)
-        return Value()
+        return self.at_offsets(walk, op, "store", 1)
 
     # products and warps ------------------------------------------------------------------------------------------
 
@@ -376,11 +349,15 @@ class Gluon:
         """[M, K] by [K, N] onto an accumulator; operands may lie in shared or tensor memory."""
         self.told(walk, op)
         walk.asked.data = True
-        values = [walk.value(a) for a in (*op.arguments, *op.given.values())]
+        for part in (*op.arguments[2:], *op.given.values()):
+            walk.value(part)
+        a, b = (
+            walk.value(one) if one is not None else Value(None) for one in (op.argument(0, "a"), op.argument(1, "b"))
+        )
         kept = walk.path
         if (pred := op.given.get("pred")) is not None and op.name in _IN_PLACE:
             walk.path = (*kept, walk.step(pred, *walk.answer(pred, usual=True)))
-        made = walk.product(op.node, op.name, values[0], values[1]) if len(values) > 1 else Value(None, data=True)
+        made = walk.product(op.node, op.name, a, b)
         walk.path = kept
         return Value() if op.name in _IN_PLACE else made
 
@@ -393,11 +370,11 @@ class Gluon:
 
     def op_warpgroup_mma_init(self, walk: Walk, op: Operation) -> Value:
         """An accumulator that products may run on."""
-        return walk.value(op.arguments[0])
+        return walk.value(one) if (one := op.argument(0, "value")) is not None else Value(None)
 
     def op_convert_layout(self, walk: Walk, op: Operation) -> Value:
         """The same tile, spread over threads otherwise."""
-        return replace(walk.value(op.arguments[0]), strides=())
+        return replace(walk.value(one), strides=()) if (one := op.argument(0, "value")) is not None else Value(None)
 
     def op_warp_specialize(self, walk: Walk, op: Operation) -> Value:
         """Functions that run beside each other, each on warps of its own; the first on those of the launch."""

@@ -138,7 +138,15 @@ class Operations(ABC):
         """A value without what computing it costs: constants only."""
 
     def operate(self, op: Operation) -> Value:
-        """The result of an operation of the language; one that is not known and takes data is not counted."""
+        """The result of an operation of the language; one whose arguments are not those that it has is in no figure."""
+        try:
+            return self.operated(op)
+        except (IndexError, KeyError, StopIteration, ValueError):  # of an argument that is not there
+            self.lost(f"{clipped(op.node)}, as it is called", op.node, "flops", "matmul", "read", "write")
+            return Value(None, data=True)
+
+    def operated(self, op: Operation) -> Value:
+        """As `operate`; one that is not known and takes data is not counted."""
         if op.name in _REDUCTIONS | _DOT and ast.unparse(op.node.func) not in {"min", "max"}:
             self.asked.data = True
             self.put(Instruction, op.node, operation=f"{self.prefix}.{op.name}", text=clipped(op.node))
