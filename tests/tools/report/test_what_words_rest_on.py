@@ -37,6 +37,7 @@ from opscope_tools.report.sources import SourceReader, Span
 from opscope_tools.report.story import _dominant, _steps, story
 from opscope_tools.report.tasks import task_of_operator, tasks
 from opscope_tools.report.timeline import _operations
+from opscope_tools.report.traits import traits_of
 from opscope_tools.settings.reads import Reader, config_reads
 from opscope_tools.source.python.trees import PythonSource
 from opscope_tools.trace.variables import meaning_of
@@ -618,6 +619,7 @@ def test_chunks_bound_attention_as_windows_do(
     )
     there = replace(facts, tree=tree, settings=None)
     assert windowed(there) == said
+    assert traits_of(there).held["windows"].holds is (said is not None)
     answer = "\n".join(faq(there, Quotes()))
     kind = "chunk" if said is not None and not said.slides else "window"
     assert (f"Layers with a {kind} keep no more than its" in re.sub("<!--.*?-->", "", answer)) == (said is not None)

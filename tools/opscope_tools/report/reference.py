@@ -107,9 +107,9 @@ def _variable_lengths(facts: ImplementationFacts, quotes: Quotes) -> str:
     # a line may choose between several: `mask_function = create_causal_mask if ... else create_sliding_window_causal_mask`
     masks = _forward_lines(facts, r"\b(create_\w*mask\w*|_prepare_\w*mask\w*|_update_causal_mask)\b", every=True)
     bounded = windowed(facts)
-    unused = ["sliding|window"] * (not traits_of(facts).held["windows"].holds) + ["chunked"] * (
-        bounded is None or bounded.slides
-    )
+    chunked = bounded is not None and not bounded.slides
+    sliding = traits_of(facts).held["windows"].holds and not chunked
+    unused = ["sliding|window"] * (not sliding) + ["chunked"] * (not chunked)
     masks = [mask for mask in masks if not any(re.search(word, mask.name) for word in unused)]
     masks = (
         masks or _forward_lines(facts, r"^\s*(attention_mask) = ") or _forward_lines(facts, r"\b(attention_mask)\b")[:1]

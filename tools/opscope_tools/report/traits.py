@@ -14,7 +14,7 @@ from opscope_schemas.estimates import launches
 from opscope_schemas.units import things
 
 from opscope_tools.report.facts import ImplementationFacts, short, walk
-from opscope_tools.report.kinds import layer_types, sliding_window
+from opscope_tools.report.kinds import layer_types, sliding_window, windowed
 from opscope_tools.report.overview import attention_kind
 
 __all__ = ["Trait", "Traits", "traits_of"]
@@ -204,8 +204,10 @@ def _traits(facts: ImplementationFacts) -> Iterator[tuple[str, Trait]]:
 
 
 def _windows(facts: ImplementationFacts, attends: bool) -> Trait:
-    """Whether some layer attends within a window."""
-    config = facts.tree.config
+    """Whether some layer attends within a window, or within chunks."""
+    config, chunks = facts.tree.config, windowed(facts)
+    if chunks is not None and not chunks.slides:
+        return Trait(attends, f"`{chunks.setting}` is {chunks.tokens}")
     window = _anywhere(config, "sliding_window")
     kinds = layer_types(facts)
     some = not kinds or any("sliding" in kind for kind in kinds)
