@@ -82,10 +82,6 @@ class NearestRow(Frozen):
     table: str
 
 
-#: how `measured_as` begins where a product in 32 bits is timed by the shares of its peak and of the bandwidth that others reach
-SHARES = "shares of peak and bandwidth of"
-
-
 class OperatorTime(Frozen):
     """One kernel of the pass, all its runs together."""
 
@@ -122,11 +118,6 @@ class OperatorTime(Frozen):
     )
     outside: tuple[str, ...] = Field(default=(), description="Sizes beyond those that were measured.")
     nearest: NearestRow | None = Field(default=None, description="Where it was asked for and tables are installed.")
-
-    @property
-    def in_32_bits(self) -> bool:
-        """Whether it is a product in 32 bits, timed by how products in bf16 use a device."""
-        return self.measured_as.startswith(SHARES)
 
 
 class TimeTotals(Frozen):
@@ -461,7 +452,6 @@ class RooflineResult(ToolResult):
 
 __all__ = [
     "ALONE",
-    "SHARES",
     "Alternative",
     "CalibrationNote",
     "ClassTime",

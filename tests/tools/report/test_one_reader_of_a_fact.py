@@ -9,7 +9,6 @@ import pytest
 import report_toy as toy
 from opscope_schemas.analysis import Kernel
 from opscope_schemas.dataflow import FlowOperator
-from opscope_schemas.estimates import SHARES
 from opscope_tools.report.diagrams import draw
 from opscope_tools.report.facts import ImplementationFacts
 from opscope_tools.report.flow import catalogue_rows
@@ -19,7 +18,7 @@ from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.sources import SourceReader
 from opscope_tools.report.system import system_graph
 from opscope_tools.report.tasks import tasks
-from opscope_tools.report.timeline import legend, timelines
+from opscope_tools.report.timeline import timelines
 
 
 def computing_layer(facts: ImplementationFacts, flops: str) -> ImplementationFacts:
@@ -119,14 +118,6 @@ def test_kernels_of_one_bar_are_limited_by_their_start_where_that_is_most_of_the
     estimate = found.model_copy(update={"operators": (started, other, long)})
     (graph,) = timelines(replace(facts, estimates={"prefill": estimate}))
     assert graph.vertices[0].lines[-1].startswith(said)
-
-
-def test_products_in_32_bits_are_named_where_times_are_read(facts: ImplementationFacts) -> None:
-    assert "in 32 bits" not in legend(facts)
-    found = facts.estimates["prefill"]
-    wide = found.operators[0].model_copy(update={"measured_as": f"{SHARES} vllm products in bf16"})
-    there = replace(facts, estimates={"prefill": found.model_copy(update={"operators": (wide, *found.operators[1:])})})
-    assert f"`{wide.file}:{wide.line}` takes the shares of its own peak" in legend(there)
 
 
 COMMUNICATING = """import torch

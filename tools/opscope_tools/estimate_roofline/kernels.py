@@ -77,6 +77,8 @@ class Kernel:
     activations: str = ""
     #: of the modules that it runs in, outermost first
     classes: tuple[str, ...] = ()
+    #: whether the source has its products in 32 bits: engines are measured to run routers as other products
+    wide: bool = False
 
     @property
     def units(self) -> str:
@@ -239,7 +241,7 @@ def _kernel(part: _Part, point: _Point) -> Kernel:
 
 def _reading(kernel: Kernel, activations: str) -> Kernel:
     """Its products take activations of that precision; what lies between products stays as it is."""
-    if not activations or not kernel.matmul_flops or kernel.precision == "fp32":
+    if not activations or not kernel.matmul_flops or kernel.wide:
         return kernel
     narrower, x = 2.0 - BYTES[activations], kernel.sizes or {}
     entries = 0.0
@@ -316,15 +318,16 @@ def _product(plain: Kernel, part: _Part, read: float, point: _Point) -> Kernel:
     else:
         plain, m = _shared(plain, ranks), m / ranks
     narrower = point.quantised and 0 < stored < _PLAIN  # nothing is stored of what the pass itself made
-    precision = point.quantised if narrower else op.units
+    units = op.units if point.of.eager else "bf16"
+    precision = point.quantised if narrower else units
     narrow = precision in ("fp8", "fp8_block", "nvfp4")
     sizes = {
         "m": m, "n": n, "k": k, "weight_bytes": BYTES[precision],
-        "activation_bytes": min(2.0, BYTES[precision]) if narrow else BYTES[op.units],
+        "activation_bytes": min(2.0, BYTES[precision]) if narrow else BYTES[units],
     }  # fmt: skip
     weights = len(op.views) == 1 and op.operator not in GROUPED
     joins = (op.views[0].tensor, op.views[0].view, op.site.file, _parent(op, point), part.split) if weights else ()
-    return replace(plain, precision=precision, form=PRODUCT, sizes=sizes, joins=joins)
+    return replace(plain, precision=precision, form=PRODUCT, sizes=sizes, joins=joins, wide=op.units == "fp32")
 
 
 def _matrices(op: OpRecord, point: _Point) -> float:
@@ -563,7 +566,7 @@ def _one_product(same: Sequence[Kernel]) -> Kernel:
     first = same[0]
     assert first.sizes is not None
     n = sum(k.sizes["n"] for k in same if k.sizes is not None)
-    activations = BYTES["fp32" if first.precision == "fp32" else "bf16"] * first.sizes["m"] * first.sizes["k"]
+    activations = BYTES["fp32" if first.wide else "bf16"] * first.sizes["m"] * first.sizes["k"]
     names = [k.module.rpartition(".")[2] for k in same]
     return replace(
         first, operation=f"{first.operation} ({', '.join(dict.fromkeys(filter(None, names)))})",

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from opscope_schemas.estimates import SHARES, CalibrationNote, ClassTime, Limit, NearestRow, OperatorTime, TimeTotals
+from opscope_schemas.estimates import CalibrationNote, ClassTime, Limit, NearestRow, OperatorTime, TimeTotals
 
 from opscope_tools.estimate_roofline.kernels import Kernel
 from opscope_tools.hardware.calibration import Calibration, Fitted, Timed, chosen, rates, timed
@@ -73,8 +73,6 @@ def _measured(kernel: Kernel, device: Device, calibration: Calibration, backend:
             return None
         return _small(kernel, device, calibration, backend)
     sizes = _sizes(kernel)
-    if kernel.precision == "fp32":
-        return _as_wide(kernel, sizes, device, calibration, backend)
     width = int(sizes["d"]) if "d" in sizes else None
     fitted = chosen(calibration, kernel.form, kernel.precision, backend, width)
     if fitted is None and kernel.form is WINDOW_DECODE:  # that many positions are read, and no others
@@ -87,17 +85,6 @@ def _measured(kernel: Kernel, device: Device, calibration: Calibration, backend:
         if BYTES[kernel.activations] != BYTES[measured]:
             return None
     return timed(fitted, sizes, rates(device, fitted.precision, kernel.ranks))
-
-
-def _as_wide(
-    kernel: Kernel, sizes: dict[str, float], device: Device, calibration: Calibration, backend: str
-) -> Timed | None:
-    """A product in 32 bits: it reaches the share of its own peak and of the bandwidth that one in bf16 does; nobody measured it."""
-    fitted = chosen(calibration, PRODUCT, "bf16", backend)
-    if fitted is None:
-        return None
-    found = timed(fitted, sizes, rates(device, kernel.precision))
-    return replace(found, low=found.seconds * _LOOSE[0], high=found.seconds * _LOOSE[1])
 
 
 def _sizes(kernel: Kernel) -> dict[str, float]:
@@ -156,8 +143,6 @@ def _measured_as(one: Estimate) -> str:
     by: Fitted = one.measured.by
     if one.kernel.form is None:
         return f"launch and bandwidth of {by.backend} products"
-    if one.kernel.precision == "fp32":
-        return f"{SHARES} {by.backend} products in {by.precision}"
     width = f", head_dim {by.head_dim}" if by.head_dim else ""
     return f"{by.form.replace('_', ' ')}, {by.precision}, {by.backend}{width}"
 

@@ -30,7 +30,7 @@ from opscope_tools.report.sources import SourceReader
 from opscope_tools.report.story import story
 from opscope_tools.report.summary import summarise
 from opscope_tools.report.tasks import Task, tasks
-from opscope_tools.report.timeline import legend
+from opscope_tools.report.timeline import LEGEND
 from opscope_tools.report.traits import Traits
 
 __all__ = ["Report", "Template", "outline_of", "place_sections", "render", "section_problems"]
@@ -150,7 +150,7 @@ def _context(facts: ImplementationFacts, quotes: Quotes, catalogue: Sequence[Tas
         "findings": findings(facts, catalogue, quotes),
         "communication": table(TABLES["7.2"], communication_rows(split)),
         "overlap": overlap(split),
-        "legend": legend(facts),
+        "legend": LEGEND,
         "costs": performance.cost_table(facts, quotes),
         "points": performance.points_said(facts, quotes),
         "ridge": f"{quotes.decimal('ridge', facts.ridge, 0 if facts.ridge == int(facts.ridge) else 2)} FLOPs per byte ({facts.ridge_source})",

@@ -16,7 +16,7 @@ from opscope_schemas.units import amount, plain_bytes, seconds
 from opscope_tools.report.facts import ImplementationFacts
 from opscope_tools.report.graph import Graph, Span, Vertex
 
-__all__ = ["legend", "timelines"]
+__all__ = ["LEGEND", "timelines"]
 
 #: bars of one timeline; short neighbours share one until there are no more
 _MOST = 16
@@ -26,7 +26,7 @@ _SMALL = 0.005
 _EXPLAINS = 0.25
 #: operators that a bar of several names
 _NAMED = 3
-_LEGEND = (
+LEGEND = (
     "Behind a bar: its time, its share of the pass, what limits it with the share of its time that this explains, what it computes or moves in all its "
     "runs. fixed: most of its time is the part of its fit that grows with none of its sizes, scaled by how kernels near it were measured against the fit; else the roof that it is nearer "
     "to, memory (its bytes) or compute (its products), neither of them where that explains less than a quarter. A fused kernel is "
@@ -34,18 +34,6 @@ _LEGEND = (
     "module that issues most of them. What limits a kernel here may be another than what section 8.3 says of its operator: there operators run eagerly, one "
     "by one, and attention has the pairs too that a mask hides."
 )
-
-
-def legend(facts: ImplementationFacts) -> str:
-    """What stands behind a bar, and which kernels no table holds."""
-    rows = (row for found in facts.estimates.values() for row in found.operators if row.in_32_bits)
-    wide = dict.fromkeys(f"`{row.file}:{row.line}`" for row in rows)
-    if not wide:
-        return _LEGEND
-    return (
-        f"{_LEGEND} No product in 32 bits was measured: {', '.join(wide)} takes the shares of its own peak and of the bandwidth that products in "
-        "bf16 reach."
-    )
 
 
 def timelines(facts: ImplementationFacts) -> list[Graph]:
