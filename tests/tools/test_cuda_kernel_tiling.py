@@ -106,6 +106,13 @@ def test_a_summary_keeps_the_count_of_autotune_configs(workspace: Workspace) -> 
     assert (kernel.autotune.count, kernel.autotune.configs) == (5, ())
 
 
+def test_an_unknown_name_in_a_file_is_answered_with_the_files_own(workspace: Workspace) -> None:
+    with pytest.raises(UnknownNameError) as error:
+        ask(workspace, "shop/ops/other.py::same_nam")
+    assert error.value.nearest == ["same_name"]
+    assert "kernel of shop/ops/other.py" in str(error.value)
+
+
 def test_an_unknown_name_is_answered_with_the_nearest(workspace: Workspace) -> None:
     with pytest.raises(UnknownNameError) as error:
         ask(workspace, "matmull_kernel")
