@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -105,11 +104,11 @@ def run(arguments: TilingArguments, context: ToolContext) -> TilingResult:
         if _concerns(arguments.target, inventory, u.name, u.file)
     ]
     if path and not any_named and not unread:
-        asked = arguments.target.rpartition("::")[2]
-        there = list(dict.fromkeys(k.name for _, inventory in inventories for k in select(inventory, path)))
-        if there and asked != arguments.target:
+        there = {k.name for _, inventory in inventories for k in select(inventory, path)}
+        if there and "::" in arguments.target:
+            close = [name for name in nearest([i for _, i in inventories], arguments.target) if name in there]
             raise UnknownNameError(
-                f"kernel of {path}", asked, difflib.get_close_matches(asked, there, 6, 0.5) or there[:6],
+                f"kernel of {path}", arguments.target.rpartition("::")[2], close or sorted(there)[:6],
                 next_step="Name one of them as path::name, or the file alone for all.",
             )  # fmt: skip
         broken = [note for _, i in inventories for note in i.notes if f"/{note.partition(':')[0]}".endswith(f"/{path}")]

@@ -32,7 +32,7 @@ from opscope_tools.hardware.forms import (
     Form,
 )
 from opscope_tools.trace.engine import Found
-from opscope_tools.trace.operators import GROUPED
+from opscope_tools.trace.operators import ATTENTION, GROUPED
 from opscope_tools.trace.protocol import OpRecord
 from opscope_tools.trace.routing import routings, touched
 from opscope_tools.trace.serving import EngineKernel, kernels
@@ -45,7 +45,6 @@ _LINEAR = {
     "chunk_gated_delta_rule": DELTA_PREFILL, "fused_recurrent_gated_delta_rule": DELTA_DECODE, "causal_conv1d_fwd": CONVOLUTION,
     "causal_conv1d_update": CONVOLUTION_STEP,
 }  # fmt: skip
-_ATTENTION = "opscope.sdpa"
 #: bytes per element of weights above which they are as the model's dtype has them
 _PLAIN = 1.5
 
@@ -265,7 +264,7 @@ def _named(op: OpRecord) -> str:
 def _called(kernel: EngineKernel) -> str:
     """A fused kernel by what it is, one that is nothing in particular by its operators in their order."""
     if kernel.attention:  # of one that was recognised in eager operators nobody said that it is PyTorch's
-        return "sdpa" if kernel.ops[0].operator == _ATTENTION else "attention"
+        return "sdpa" if kernel.ops[0].operator == ATTENTION else "attention"
     if kernel.function:
         return kernel.function
     if kernel.rule != "fused elementwise":

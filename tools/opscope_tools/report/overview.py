@@ -16,7 +16,7 @@ from opscope_schemas.units import things
 
 from opscope_tools.report import scan
 from opscope_tools.report.facts import ImplementationFacts, leaves, short, walk
-from opscope_tools.report.kinds import sliding_window
+from opscope_tools.report.kinds import windowed
 from opscope_tools.report.markdown import number
 from opscope_tools.report.nodes import counted_again, tied_modules
 from opscope_tools.report.quotes import Quotes
@@ -102,7 +102,7 @@ def _effect(facts: ImplementationFacts, key: str, value: object) -> str:
     elif key == "sliding_window":
         said = (
             "layers with a window read no further back"
-            if sliding_window(facts)
+            if (found := windowed(facts)) is not None and found.slides
             else "no layer of this pass has a window"
         )
     elif key == "use_cache" and value is True:

@@ -14,9 +14,9 @@ from opscope_schemas.analysis import CallSite, MemoryAccess, ServingRule, Servin
 from opscope_schemas.formula import Formula, Rational, evaluate, whole_bytes
 
 from opscope_tools.trace.document import CallTree, Sum, assignment, worked_out_once
+from opscope_tools.trace.operators import ATTENTION
 from opscope_tools.trace.protocol import CallRecord, OpRecord, ViewRecord
 
-_ATTENTION = "opscope.sdpa"
 _ONE, _NOTHING = Formula.const(1), Formula.const(0)
 _A, _KV = Formula.var("a_bytes"), Formula.var("kv_bytes")
 #: operators that one kernel can run in a row: each result needs its own row of the inputs
@@ -184,7 +184,7 @@ class _Graph:
         self.fused_under: dict[int, str] = {}
         #: by the operator that gives its result, the shapes of queries, keys and values
         self.attention = {
-            o: tuple(i.shape for i in op.inputs[:3]) for o, op in self.ops.items() if op.operator == _ATTENTION
+            o: tuple(i.shape for i in op.inputs[:3]) for o, op in self.ops.items() if op.operator == ATTENTION
         }
         self.kinds = {t.index: t.kind for t in self.trace.tensors}
         self.sizes = {t.index: Formula.parse(t.size) for t in self.trace.tensors if t.size}
@@ -275,7 +275,7 @@ def _cost(op: OpRecord) -> Sum:
 
 def _projects(op: OpRecord) -> bool:
     """Whether the operator is a product of one activation with weights."""
-    return op.matmul_flops != "0" and op.operator != _ATTENTION and len(op.views) == 1
+    return op.matmul_flops != "0" and op.operator != ATTENTION and len(op.views) == 1
 
 
 def _moving(cost: Sum, read: Formula, write: Formula) -> Sum:
@@ -303,7 +303,7 @@ def _paged(graph: _Graph) -> None:
 def _attention(graph: _Graph) -> None:
     """Keys and values are not copied for attention, nor is its result to be read in another order."""
     for op in graph.ops.values():
-        if op.operator != _ATTENTION:
+        if op.operator != ATTENTION:
             continue
         cost = graph.now[op.order]
         read = cost.read
@@ -476,7 +476,7 @@ def _absorbed(graph: _Graph) -> None:
     if graph.trace.phase != "decode":
         return
     for op in list(graph.ops.values()):
-        if op.operator != _ATTENTION or len(op.views) < 3 or len(op.inputs) < 3:
+        if op.operator != ATTENTION or len(op.views) < 3 or len(op.inputs) < 3:
             continue
         keys, values = op.views[1].tensor, op.views[2].tensor
         made = graph.makers.get(values, [])

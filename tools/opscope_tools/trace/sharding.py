@@ -15,12 +15,11 @@ from opscope_schemas.errors import ValuesError
 from opscope_schemas.formula import Formula, Rational, evaluate
 
 from opscope_tools.trace.document import CallTree, assignment
-from opscope_tools.trace.operators import GROUPED
+from opscope_tools.trace.operators import ATTENTION, GROUPED
 from opscope_tools.trace.protocol import CallRecord, OpRecord
 
 #: column, row: of products; experts: of products of routed tokens; vocabulary: of a table of tokens; split: works on what others have split
 Split = Literal["column", "row", "experts", "vocabulary", "split"]
-_ATTENTION = "opscope.sdpa"
 #: each result of these needs a whole row
 _ROWWISE = frozenset(
     f"aten.{n}"
@@ -63,8 +62,8 @@ class Shards:
     #: products of which only keys and values come, and how many heads they are: no more ranks share them
     of_keys: dict[int, str] = field(default_factory=dict)
     exchanges: list[Exchange] = field(default_factory=list)
-    #: orders of what adds up partial results of several products, so that they are exchanged once
-    merged: list[int] = field(default_factory=list)
+    #: whether partial results of several products are added up, so that they are exchanged once
+    merged: bool = False
     #: whether a norm is over all heads together, of which each rank has some
     across_heads: bool = False
     #: bytes of what the cache holds after the pass, all repetitions, and of what is split the number of heads (or channels)
@@ -119,6 +118,7 @@ class _Walk:
                 heads = kept.info.shape[1] if self._state(kept.index) == "split" and len(kept.info.shape) > 1 else ""
                 self.result.cache.append((str(Formula.parse(kept.size) * self.calls[kept.call]), heads))
         sums = [e for e in self.result.exchanges if e.kind == "all_reduce"]
+        self.result.across_heads = bool(self.means)
         self.result.handed_on = sums[0].bytes if sums else ""
         return self.result
 
@@ -128,7 +128,7 @@ class _Walk:
         states = [self._state(index) for index in op.reads]
         if op.operator in GROUPED:
             self._mark(op, "experts", "partial" if "split" in states else "split")
-        elif op.operator == _ATTENTION:
+        elif op.operator == ATTENTION:
             self._whole_parts(op)
             if "split" in states:
                 self._mark(op, "split", "split")
@@ -143,7 +143,7 @@ class _Walk:
             made = {self._made(index) for index in op.reads if self._state(index) == "partial"}
             by_rows = [order for order in made if order is not None and self.result.split.get(order) == "row"]
             if op.operator in _SUMS and len(by_rows) > 1:
-                self.result.merged.append(op.order)
+                self.result.merged = True
             for index in op.writes:
                 self.states[index], self.made[index] = "partial", self._origin(op)
         else:
@@ -168,7 +168,6 @@ class _Walk:
             return
         reached, alone, means = self._reaches(op)
         if reached and alone and not all(self._may_split(index, self._rows(op)) for index in op.writes):
-            self.result.across_heads = self.result.across_heads or bool(means)
             self.means |= means  # a norm of all heads together: ranks tell one another the sums of squares
             self.may.clear()
         if all(self._may_split(index, self._rows(op)) for index in op.writes):
@@ -250,7 +249,7 @@ class _Walk:
         return self.may[key]
 
     def _accepts(self, op: OpRecord, rows: float) -> bool:
-        if op.operator == _ATTENTION or self._mixes(op):
+        if op.operator == ATTENTION or self._mixes(op):
             return True
         if op.operator in GROUPED:
             return False
@@ -283,7 +282,7 @@ class _Walk:
         while pending:
             index = pending.pop()
             for reader in self.readers.get(index, []):
-                if reader.operator == _ATTENTION:
+                if reader.operator == ATTENTION:
                     found |= {
                         (n, reader.inputs[n].shape[-1])
                         for n, read in enumerate(reader.reads)
@@ -302,7 +301,7 @@ class _Walk:
 
     def _mixes(self, op: OpRecord) -> bool:
         """Whether it is a product of one activation with weights, each result of a whole row of it."""
-        if op.matmul_flops == "0" or op.operator == _ATTENTION or len(op.reads) != 1 or not (op.outputs and op.inputs):
+        if op.matmul_flops == "0" or op.operator == ATTENTION or len(op.reads) != 1 or not (op.outputs and op.inputs):
             return False
         if "conv" in op.operator:  # over several channels at once, not each by itself
             return len(op.inputs) > 1 and self._number(op.inputs[0].shape[1]) == self._number(op.inputs[1].shape[1])

@@ -87,12 +87,13 @@ def of_language(dotted: str) -> str:
 def uses_program_id(node: ast.AST) -> bool:
     """Whether a function asks for its program id itself."""
     return any(
-        isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute | ast.Name) and _last(n.func) == "program_id"
+        isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute | ast.Name) and last_name(n.func) == "program_id"
         for n in ast.walk(node)
     )
 
 
-def _last(node: ast.expr) -> str:
+def last_name(node: ast.expr) -> str:
+    """`c` of `a.b.c` and of `c`; empty of anything else."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
@@ -101,7 +102,7 @@ def jitted_functions(module: PyModule) -> Iterator[FunctionNode]:
     passed = {
         node.args[0].id
         for node in module.calls
-        if node.args and isinstance(node.args[0], ast.Name) and _last(node.func) == "jit"
+        if node.args and isinstance(node.args[0], ast.Name) and last_name(node.func) == "jit"
         and is_triton_jit(dotted_name(node.func, module))
     }  # fmt: skip
     for function in module.functions:
@@ -284,7 +285,9 @@ def _other_languages(module: PyModule) -> Iterator[Unanalysed]:
     for call in module.calls:
         if _PALLAS.search(dotted_name(call.func, module)) and call.args:
             given = call.args[0]
-            name = _last(given.args[0] if isinstance(given, ast.Call) and given.args else given)  # partial(kernel, ...)
+            name = last_name(
+                given.args[0] if isinstance(given, ast.Call) and given.args else given
+            )  # partial(kernel, ...)
             yield Unanalysed(form="Pallas", name=name, file=module.path, line=lines.get(name, call.lineno))
     for node in module.strings:
         if isinstance(node.value, str) and "triton.jit" in node.value:

@@ -15,7 +15,7 @@ from typing import Literal
 
 from opscope_tools.kernels.host.modules import PyModule
 from opscope_tools.kernels.run.events import Access, Allocation, Instruction, Part
-from opscope_tools.kernels.triton.definitions import FunctionNode, dotted_name, of_language
+from opscope_tools.kernels.triton.definitions import FunctionNode, dotted_name, last_name, of_language
 from opscope_tools.kernels.triton.operations import Operation, clip, clipped, understood
 from opscope_tools.kernels.triton.run import Walk
 from opscope_tools.kernels.triton.tiles import Shape, Value, broadcast, computed, permuted, texts
@@ -393,11 +393,11 @@ class Gluon:
         for function, handed in parts:
             call = ast.copy_location(ast.Call(func=function, args=handed, keywords=[]), op.node)
             if any(isinstance(a, ast.Starred) for a in handed):
-                walk.lost(ast.unparse(function), op.node, "flops", "matmul", "read", "write")
+                walk.lost(ast.unparse(function), op.node, *_ALL)
             else:
                 walk.called(Operation("", call, handed, {}))
         if not parts:
-            walk.lost("warps of their own", op.node, "flops", "matmul", "read", "write")
+            walk.lost("warps of their own", op.node, *_ALL)
         return Value()
 
     def partitions(self, op: Operation) -> tuple[list[tuple[ast.expr, list[ast.expr]]], list[ast.expr | None]]:
@@ -431,13 +431,7 @@ def _ranks(module: PyModule, function: FunctionNode) -> Mapping[str, int]:
     own, others = dict[str, set[int]](), dict[str, set[int]]()
     inside = {id(node) for node in ast.walk(function)}
     for call in module.calls:
-        last = (
-            call.func.attr
-            if isinstance(call.func, ast.Attribute)
-            else call.func.id
-            if isinstance(call.func, ast.Name)
-            else ""
-        )
+        last = last_name(call.func)
         copies = last.startswith(("async_copy_", "async_load", "async_store", "async_atomic"))
         if (
             copies

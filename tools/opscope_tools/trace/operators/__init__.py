@@ -31,6 +31,7 @@ from opscope_tools.trace.operators import (
     solvers,
     spectral,
 )
+from opscope_tools.trace.operators.attention import ATTENTION
 from opscope_tools.trace.operators.kernels import CHANGES_STATE
 from opscope_tools.trace.operators.moves import free
 from opscope_tools.trace.operators.products import GROUPED
@@ -49,6 +50,7 @@ from opscope_tools.trace.operators.types import (
 )
 
 __all__ = [
+    "ATTENTION",
     "CHANGES_STATE",
     "GROUPED",
     "ONE",

@@ -57,8 +57,12 @@ def _adds(mask: Tensor) -> bool:
     return mask.dtype != "bool"
 
 
+#: attention as the trace records it
+ATTENTION = "opscope.sdpa"
+
+
 @operator(
-    "opscope.sdpa",
+    ATTENTION,
     "aten._scaled_dot_product_flash_attention",
     "aten._scaled_dot_product_flash_attention_for_cpu",
     "aten._scaled_dot_product_efficient_attention",
