@@ -48,7 +48,7 @@ def parameters_built(model_type: str, config: dict[str, Any], depth: int) -> int
     made = configuration_auto.CONFIG_MAPPING[model_type]
     try:
         with torch.device("meta"):
-            model = AutoModel.from_config(made(**config, num_hidden_layers=depth))
+            model = AutoModel.from_config(made(**{**config, "num_hidden_layers": depth}))
     except Exception:
         return None
     return int(sum(p.numel() for p in model.parameters()))
@@ -81,6 +81,28 @@ def test_depths_inside_the_conditions_have_the_parameters_of_a_model_built_so(
         checked.append(depth)
     assert inside == 0 or inside in checked
     assert outside == 0 or outside not in checked
+
+
+def test_what_a_config_makes_of_its_depth_is_no_size_that_moves_by_itself(context: ToolContext) -> None:
+    """The last layer with experts follows the depth where nobody gives it: no point inside the conditions has others."""
+    config = {**WIDE, "moe_intermediate_size": 16, "moe_num_experts": 4, "moe_k": 2, "num_hidden_layers": 6}
+    end = "moe_layer_end_index"
+    document = count_flops(CostArguments(target="ernie4_5_moe", config=config), context).document
+    free = {v.name for v in document.variables if v.kind != "derived"}
+    given = {v.name: v.default for v in document.variables if v.default is not None}
+    checked = 0
+    for depth in DEPTHS:
+        for last in (None, 5, 7, 30) if end in free else (None,):
+            point = {**given, "batch_size": 3, "seq_len": 16, "num_layers": depth, **({end: last} if last else {})}
+            values = assignment(document.variables, point)
+            if all(holds(condition, values) for condition in document.conditions):
+                built = parameters_built("ernie4_5_moe", {**config, **({end: last} if last else {})}, depth)
+                assert built is not None
+                assert evaluate(document.parameters, values) - built in (0, 32 * 64), (depth, last)
+                checked += 1
+    assert checked > 5
+    named = count_flops(CostArguments(target="ernie4_5_moe", config={**config, end: 3}), context).document
+    assert "{num_layers} == 6" in named.conditions
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,27 @@ def test_eager_attention_moves_queries_the_cache_and_the_result(model: str, phas
         assert not any("materialised" in limit for limit in view.limits)
 
 
+@pytest.mark.parametrize(
+    ("model", "config"),
+    [
+        ("gemma2", GROUPED), ("mistral", {**GROUPED, "sliding_window": 5000}), ("gpt_oss", {**GROUPED, "num_local_experts": 8}),
+        ("bloom", {"n_layer": 2, "hidden_size": H, "n_head": N, "vocab_size": V}),
+    ],
+)  # fmt: skip
+def test_no_mask_is_kept_or_read_by_an_engine(model: str, config: dict[str, int], context: ToolContext) -> None:
+    """What a pass moves and keeps grows as its length does: a mask would grow as its square."""
+    kept, moved = [], []
+    for length in (2048, 3072, 4096):
+        asked: dict[str, Any] = {"target": model, "hardware": "h100_sxm", "phase": "prefill", "config": config}
+        found = estimate_roofline(RooflineArguments.model_validate({**asked, "values": {"seq_len": length}}), context)
+        kept.append(found.memory.activation_bytes or 0)
+        _, view = served(context, model, config=config, values={"batch_size": 2, "seq_len": length, "cache_len": 0})
+        assert view.evaluated is not None
+        moved.append(view.evaluated["memory_read"] + view.evaluated["memory_write"])
+    for first, second, third in (kept, moved):
+        assert 0 < second - first == third - second
+
+
 def test_an_estimate_takes_eager_attention_for_the_measured_kernel(context: ToolContext) -> None:
     for phase, cache, new in (("decode", 96, 1), ("prefill", 0, 32)):
         asked = {"target": "gpt_oss", "hardware": "h100_sxm", "phase": phase, "config": {**GROUPED, "head_dim": 64},

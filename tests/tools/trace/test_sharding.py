@@ -233,6 +233,32 @@ def test_ranks_together_hold_tied_weights_once(context: ToolContext, model: str)
         assert whole / tp <= weights(tp) <= whole / tp + norms
 
 
+@pytest.mark.parametrize("model", ["gemma2", "llama", "gpt_oss"])
+def test_ranks_beyond_the_heads_of_keys_and_values_hold_them_again(context: ToolContext, model: str) -> None:
+    """However attention runs, fused or out of eager operators: of a model whose sizes transformers itself tells, a rank's part by hand."""
+    import torch
+    from transformers import CONFIG_MAPPING, AutoModelForCausalLM
+
+    config = {"hidden_size": 64, "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 8, "vocab_size": 512,
+              "intermediate_size": 128, "num_hidden_layers": 2, "tie_word_embeddings": False,
+              **({"num_local_experts": 8} if model == "gpt_oss" else {})}  # fmt: skip
+    with torch.device("meta"):
+        built = AutoModelForCausalLM.from_config(CONFIG_MAPPING[model](**config))
+    sizes = {name: 2 * parameter.numel() for name, parameter in built.named_parameters()}
+    keys = sum(size for name, size in sizes.items() if re.search(r"\.[kv]_proj\.", name))
+    whole = sum(size for name, size in sizes.items() if re.search(r"norm|router", name))
+    rest = sum(sizes.values()) - keys - whole
+
+    def weights(tp: int) -> int:
+        asked = {"target": model, "hardware": "h100_sxm", "config": config, "values": {"batch_size": 2, "cache_len": 8}}
+        given = RooflineArguments.model_validate({**asked, "parallel": {"tp": tp}})
+        return estimate_roofline(given, context).memory.weights_bytes
+
+    slack = 0.01 * sum(sizes.values())  # biases of rows and sinks, which each rank may hold or share
+    for tp in (2, 4, 8):
+        assert weights(tp) == pytest.approx(rest / tp + keys / min(tp, 2) + whole, abs=slack)
+
+
 ENCODER_DECODER = {"d_model": 64, "num_heads": 8, "d_kv": 8, "d_ff": 128, "vocab_size": 256, "num_layers": 3,
                    "num_decoder_layers": 2}  # fmt: skip
 

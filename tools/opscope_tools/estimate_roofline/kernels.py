@@ -454,7 +454,7 @@ def _experts(parts: Sequence[_Part], point: _Point, index: int) -> Kernel:
     precision = point.quantised if point.quantised and per_weight < _PLAIN else "bf16"
     whole = replace(
         grouped[0][1], operation="experts", module=point.found.tree.pattern(call),
-        classes=point.found.tree.classes(call), count=count, joins=(),
+        classes=point.found.tree.classes(call), count=count, joins=(), file=call.forward_file, line=call.forward_line,
         flops=sum(s.flops * n for s, n in zip(singles, shares, strict=True)), matmul_flops=sum(s.matmul_flops for _, s in grouped),
         moved=weights, precision=precision, counted=all(s.counted for s in singles),
     )  # fmt: skip

@@ -46,9 +46,7 @@ _SHORT = 40
 _PLACES = 6
 _POSITIONS = "positions that the configuration states"
 _NOWHERE = "read nowhere in the model's file"
-DOCSTRINGS = (
-    "What stands under Description as code is the docstring's own word, for which nothing but the docstring speaks."
-)
+DOCSTRINGS = "Sentences that stand under Description as code are the docstring's own, not held against what runs; values are source."
 #: fields that its base classes act on
 _OF_THE_BASE = (
     "use_cache",

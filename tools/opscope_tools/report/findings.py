@@ -39,7 +39,7 @@ def findings(facts: ImplementationFacts, catalogue: Sequence[Task], quotes: Quot
         "8": _limits(facts),
         "9": _positions(facts, quotes),
         "10": _files(facts, quotes),
-        "11": "Every figure follows the conventions below; one with a comment `fact:KEY` in the Markdown stands under that key in the facts file beside the report.",
+        "11": "FLOPs and bytes of eager execution follow the conventions below, times and what fits on a device those of section 8.2; a figure with a comment `fact:KEY` in the Markdown stands under that key in the facts file beside the report.",
     }
 
 
@@ -151,7 +151,7 @@ def _tasks(facts: ImplementationFacts, catalogue: Sequence[Task], quotes: Quotes
 def _chain(facts: ImplementationFacts, quotes: Quotes) -> str:
     graph = facts.graphs[0]
     if kinds_of(facts, facts.main):  # how layers of several kinds follow each other, the graph does not hold
-        return f"{facts.main.phase.capitalize()} runs {quotes('flow.operators', len(graph.operators))} operators, one layer of each kind counted."
+        return f"{facts.main.phase.capitalize()} runs {quotes('flow.operators', len(graph.operators))} operators where one layer of each kind counts once: those that are listed here."
     depth, values = quotes("flow.depth", graph.depth), facts.point(facts.main)
     looped = any(
         evaluate(kernel.repeat, values) > evaluate(call.repeat, values)

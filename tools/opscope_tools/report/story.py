@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from opscope_schemas.analysis import Kernel, ModelAnalysis, ModuleNode
@@ -180,8 +180,26 @@ def _experts(facts: ImplementationFacts, quotes: Quotes) -> str:
     if not isinstance(chosen, int) or not isinstance(among, int):
         return ""
     mixtures = [facts.calls[name] for name in facts.classes_of("mixture of experts") if name in facts.calls]
-    shared = " and a shared one" if any(shared_experts(call.kernels or ()) for call in mixtures) else ""
+    shared = next(
+        (
+            _shared(call.kernels or (), chosen, values, quotes)
+            for call in mixtures
+            if shared_experts(call.kernels or ())
+        ),
+        "",
+    )
     return f" ({quotes('experts.chosen', chosen)} of {quotes('experts', among)}{shared} a token)"
+
+
+def _shared(called: Sequence[Kernel], chosen: int, values: Mapping[str, Rational], quotes: Quotes) -> str:
+    """What every token meets beside its experts, and how many of these that is by its products."""
+    products = {one.attribute: evaluate(one.matmul_flops, values) for one in called}
+    whole = sum(products[one.attribute] for one in called if shared_experts([one]))
+    routed = max((work for name, work in products.items() if "shared" not in name), default=0)
+    wide = Fraction(whole * chosen) / Fraction(routed) if routed else Fraction(1)
+    if wide.denominator > 1 or wide <= 1:
+        return " and a shared one"
+    return f" and a shared one as wide as {quotes('experts.shared_width', int(wide))} of them"
 
 
 def _cost(facts: ImplementationFacts, document: ModelAnalysis, quotes: Quotes) -> str:
@@ -200,7 +218,8 @@ def _cost(facts: ImplementationFacts, document: ModelAnalysis, quotes: Quotes) -
 
 def _at_once(document: ModelAnalysis, values: Mapping[str, Rational]) -> str:
     """What a prefill of a decoder is whose prompt an encoder reads."""
-    both = document.phase == "prefill" and "encoder_seq_len" in values and values.get("seq_len", 1) > 1
+    encoded = any(variable.name == "encoder_seq_len" for variable in document.variables)
+    both = document.phase == "prefill" and encoded and values.get("seq_len", 1) > 1
     return (
         " The decoder is given all its tokens at once, as scoring does it; generation begins with one." if both else ""
     )

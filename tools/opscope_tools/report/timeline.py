@@ -27,7 +27,7 @@ _EXPLAINS = 0.25
 #: operators that a bar of several names
 _NAMED = 3
 LEGEND = (
-    "Behind a bar: its time, its share of the pass, what limits it with the share of its time that this explains, what it computes or moves in all its "
+    "A line without a file is one of the model's own. Behind a bar: its time, its share of the pass, what limits it with the share of its time that this explains, what it computes or moves in all its "
     "runs. fixed: most of its time is the part of its fit that grows with none of its sizes, scaled by how kernels near it were measured against the fit; else the roof that it is nearer "
     "to, memory (its bytes) or compute (its products), neither of them where that explains less than a quarter. A fused kernel is "
     "called by what it does, with the operators before and behind that it takes in (a residual add, a cast, the turn of a rotary embedding), and stands at the "
@@ -39,20 +39,21 @@ LEGEND = (
 def timelines(facts: ImplementationFacts) -> list[Graph]:
     """The kernels of each pass whose time is known."""
     return [
-        _graph(document.phase, facts.estimates[document.phase])
+        _graph(document.phase, facts.estimates[document.phase], (facts.locate(facts.subject) or ("",))[0])
         for document in facts.documents
         if document.phase in facts.estimates
     ]
 
 
-def _graph(phase: str, found: RooflineResult) -> Graph:
+def _graph(phase: str, found: RooflineResult, own: str) -> Graph:
+    """`own`: the model's file."""
     time_of = found.seconds_of
     whole = sum(map(time_of, found.operators))
     vertices, at, named = [], 0.0, _names(found.operators)
     for place, run in enumerate(_joined(found.operators, time_of)):
         time = sum(map(time_of, run))
         share = time / whole if whole else 0.0
-        lines = (_label(run, named, time_of), f"{seconds(time):>8}", f"{100 * share:4.1f} %", _said(run, found))
+        lines = (_label(run, named, time_of, own), f"{seconds(time):>8}", f"{100 * share:4.1f} %", _said(run, found))
         vertices.append(Vertex(f"s{place}", lines, weight=share, span=Span(at, share)))
         at += share
     basis = "calibrated" if found.totals.calibrated_seconds is not None else "at least"
@@ -72,8 +73,10 @@ def _joined(operators: Sequence[OperatorTime], time_of: Callable[[OperatorTime],
         runs[at : at + 2] = [runs[at] + runs[at + 1]]
 
 
-def _label(run: Sequence[OperatorTime], named: Mapping[str, str], time_of: Callable[[OperatorTime], float]) -> str:
-    """`sdpa (self_attn) ×32  :257`; of several kernels the first and the last, how many they are, and one that is most of them."""
+def _label(
+    run: Sequence[OperatorTime], named: Mapping[str, str], time_of: Callable[[OperatorTime], float], own: str
+) -> str:  # fmt: skip
+    """`sdpa (self_attn) ×32  :257`, with the file where it is no line of the model's own; of several kernels the first and the last, how many they are, and one that is most of them."""
     first, last = run[0], run[-1]
     times = f" ×{first.count}" if first.count > 1 and len({one.count for one in run}) == 1 else ""
     if len({(one.module, one.count) for one in run}) > 1:
@@ -83,7 +86,8 @@ def _label(run: Sequence[OperatorTime], named: Mapping[str, str], time_of: Calla
         most = max(run, key=time_of)
         between = most not in (first, last) and time_of(most) > sum(map(time_of, run)) / 2
         return f"{ends}: {len(run)} kernels{often}{f', most of it {_operations([most])}{named[most.module]}' if between else ''}"
-    return f"{_operations(run)}{named[first.module]}{times}  :{first.line}"
+    file = "" if first.file == own else f" of {first.file.rpartition('/')[2]}"
+    return f"{_operations(run)}{named[first.module]}{times}  :{first.line}{file}"
 
 
 def _operations(run: Sequence[OperatorTime]) -> str:

@@ -7,7 +7,7 @@ the order of eager execution needs. Order: the graph, its memory, numbers at a p
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,7 +17,7 @@ from opscope_schemas.formula import Formula, Monomial, Rational, evaluate, varia
 
 from opscope_tools.trace.document import CallTree, not_counted, shown_conditions, worked_out_once
 from opscope_tools.trace.protocol import CallRecord, KeptRecord, OpRecord, TensorRecord
-from opscope_tools.trace.serving import kernels
+from opscope_tools.trace.serving import kernels, unmade
 
 _ZERO, _ONE = Formula.const(0), Formula.const(1)
 #: points of a peak that depend on sizes and are kept apart
@@ -127,13 +127,16 @@ def _used(known: Sequence[Variable], texts: Iterable[str]) -> tuple[Variable, ..
 class _Scope:
     """The operators of one module call and the tensors that they touch."""
 
-    def __init__(self, tree: CallTree, ops: Sequence[OpRecord], runs_at: Mapping[int, int] | None = None) -> None:
-        """`runs_at`: order of an operator -> that of the kernel as whose part it runs, where it is none of its own."""
+    def __init__(
+        self, tree: CallTree, ops: Sequence[OpRecord], runs_at: Mapping[int, int] | None = None, never: Collection[int] = ()
+    ) -> None:  # fmt: skip
+        """`runs_at`: order of an operator -> that of the kernel as whose part it runs, where it is none of its own.
+        `never`: tensors that are not made."""
         self.ops = ops
         self._runs_at = runs_at or {}
         self._point = _traced_at(tree)
         self.numbers = {op.order: number for number, op in enumerate(ops, 1)}
-        touched = {i for op in ops for i in (*op.reads, *op.writes)}
+        touched = {i for op in ops for i in (*op.reads, *op.writes)}.difference(never)
         self.tensors = [t for t in tree.trace.tensors if t.index in touched]
         self._ids = {t.index: number for number, t in enumerate(self.tensors, 1)}
         self._made = {i: op.order for op in reversed(ops) for i in op.writes}
@@ -221,7 +224,10 @@ def served_peak(tree: CallTree, call: CallRecord) -> str:
     "" where a size is not known.
     """
     runs_at = {part.order: kernel.ops[0].order for kernel in kernels(tree, call) for part in kernel.ops[1:]}
-    peaks = _Scope(tree, [placed.op for placed in _placed(tree, call, "", _ONE)], runs_at).peaks()
+    left_out = unmade(tree, call)
+    ops = [placed.op for placed in _placed(tree, call, "", _ONE)]
+    never = {index for op in ops if op.order in left_out for index in op.writes}
+    peaks = _Scope(tree, [op for op in ops if op.order not in left_out], runs_at, never).peaks()
     return str(Formula.maximum(*(peak for _, peak in peaks))) if peaks else ""
 
 

@@ -1,8 +1,8 @@
 """The pass as an engine runs it, projected from the operator graph of the eager one.
 
 Order: the view, its rules one by one, then what they share. Every rule says which operators it changes and what they
-move then; what no rule changes stays as eager execution moves it. FLOPs change where latents are absorbed and where weights were
-converted before, nowhere else.
+move then; what no rule changes stays as eager execution moves it. FLOPs change where latents are absorbed, where weights were
+converted before, and where masks are not made, nowhere else.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from opscope_schemas.analysis import CallSite, MemoryAccess, ServingRule, Servin
 from opscope_schemas.formula import Formula, Rational, evaluate, whole_bytes
 
 from opscope_tools.trace.document import CallTree, Sum, assignment, worked_out_once
-from opscope_tools.trace.operators import ATTENTION
+from opscope_tools.trace.operators import ATTENTION, PAIRS, SOFTMAX
 from opscope_tools.trace.protocol import CallRecord, OpRecord, ViewRecord
 
 _ONE, _NOTHING = Formula.const(1), Formula.const(0)
@@ -33,9 +33,6 @@ _ON_SCORES = _LIGHT | {"aten.max", "aten.amax", "aten._safe_softmax", "aten.nati
 _ON_SCORES |= {f"aten.{n}_" for n in "add sub mul div masked_fill clamp".split()}
 #: how scores are masked
 _MASKS = frozenset({"aten.add", "aten.where", "aten.masked_fill"})
-_SOFTMAX = frozenset({"aten._softmax", "aten._safe_softmax"})
-#: products that two activations can have
-_PAIRS = frozenset({"aten.bmm", "aten.baddbmm", "aten.matmul"})
 #: what only repeats, turns or casts its one input, and beside that what scales it
 _COPIES = frozenset({"aten.clone", "aten._to_copy", "aten.repeat"})
 _SCALED = _COPIES | {"aten.mul", "aten.div"}
@@ -48,6 +45,7 @@ _SAYS = {
     "flash attention": "Attention reads keys and values as the cache holds them, fewer heads included, keeps no scores, makes "
     "masks of positions itself, and writes in the layout that the next product reads; so does a product of queries with keys, "
     "a softmax, and the product with values.",
+    "no masks": "Attention knows which positions it sees, so that masks of positions are neither made nor kept.",
     "absorbed latents": "A decode step does not expand cached latents: queries are projected into them, attention reads them "
     "once for all heads, and its result is projected out.",
     "hub kernel": "What transformers runs as a kernel from the hub, and as a reference in Python where that is not installed, is one "
@@ -60,7 +58,7 @@ _SAYS = {
     "reads the result.",
 }  # fmt: skip
 LIMITS = (
-    "A residual add whose norm begins the next layer stays by itself; masks and sorting of routed tokens stay as they run eagerly.",
+    "A residual add whose norm begins the next layer stays by itself; sorting of routed tokens stays as it runs eagerly.",
     "Products that read the same input (q, k and v; gate and up) stay apart: an engine that joins them reads it once.",
 )
 _MOST_PLACES = 4
@@ -116,7 +114,7 @@ def serving(tree: CallTree, call: CallRecord, values: Mapping[str, Rational] | N
 def _as_served(tree: CallTree, call: CallRecord) -> _Graph:
     """The graph under every rule; as it is where a trace does not say what its operators read."""
     graph = _Graph(tree, call)
-    rules = (_paged, _absorbed, _attention, _eager_attention, _hub_kernels, _fused, _converted)
+    rules = (_paged, _absorbed, _attention, _eager_attention, _masks, _hub_kernels, _fused, _converted)
     for rule in rules if graph.known else ():
         rule(graph)
     return graph
@@ -138,6 +136,12 @@ def kernels(tree: CallTree, call: CallRecord, *, eager: bool = False) -> tuple[E
         for order, op in sorted(graph.ops.items())
         if order not in graph.part_of and (graph.now[order] != Sum() or not op.counted)
     )
+
+
+@worked_out_once
+def unmade(tree: CallTree, call: CallRecord) -> frozenset[int]:
+    """The operators, by their order, that an engine does not run: they make masks that its kernels do not read."""
+    return frozenset(_as_served(tree, call).unmade)
 
 
 @worked_out_once
@@ -200,6 +204,10 @@ class _Graph:
                 if index in stands:
                     self.readers.setdefault(stands[index], []).append(op)
         self.handed_on = {c.made for c in self.trace.carried}
+        #: (operator, tensor) of masks that a kernel of attention does not read
+        self.unread: set[tuple[int, int]] = set()
+        #: operators that do not run at all
+        self.unmade: set[int] = set()
         self.known = any(op.views for op in self.ops.values()) or not any(op.reads for op in self.ops.values())
         self._changes: dict[str, _Change] = {}
 
@@ -314,6 +322,10 @@ def _attention(graph: _Graph) -> None:
                 continue
             read = read - Formula.parse(view.size) + graph.now[copied.order].read
             graph.drop("flash attention", copied, op)
+        for view in op.views[3:]:
+            if _of_positions(graph, view.tensor):
+                read = read - Formula.parse(view.size)
+                graph.unread.add((op.order, view.tensor))
         graph.change("flash attention", op, _moving(cost, read, cost.write))
         _as_next_read(graph, op)
 
@@ -364,7 +376,7 @@ def _scores_of(graph: _Graph, op: OpRecord) -> tuple[OpRecord, list[OpRecord]] |
             inner.update(one.writes)
             between.append(one)
     between += [one for index in inner for one in graph.readers.get(index, []) if _unread(graph, one)]
-    return (scores, between) if any(one.operator in _SOFTMAX for one in between) else None
+    return (scores, between) if any(one.operator in SOFTMAX for one in between) else None
 
 
 def _unread(graph: _Graph, op: OpRecord) -> bool:
@@ -374,7 +386,7 @@ def _unread(graph: _Graph, op: OpRecord) -> bool:
 
 def _pairs(graph: _Graph, op: OpRecord) -> bool:
     """Whether it is a product of two activations, copies of weights not among them."""
-    if op.operator not in _PAIRS or not op.counted or len(op.views) < 2:
+    if op.operator not in PAIRS or not op.counted or len(op.views) < 2:
         return False
     makers = (graph.makers.get(view.tensor, []) for view in op.views[-2:])
     return all(not made or any(maker.reads for maker in made) for made in makers)
@@ -410,10 +422,14 @@ def _flash(graph: _Graph, op: OpRecord, scores: OpRecord, between: Sequence[OpRe
     for one in (scores, *between):
         rest = rest + graph.now[one.order].read - sum((Formula.parse(v.size) for v in one.views), Formula.const(0))
         for view in one.views:
-            if view not in operands and view.tensor not in inside and not _of_positions(graph, view.tensor):
+            if view in operands or view.tensor in inside:
+                continue
+            if _of_positions(graph, view.tensor):
+                graph.unread.add((one.order, view.tensor))
+            else:
                 read[view.view] = Formula.parse(view.size)
         graph.drop(rule, one, op)
-    softmax = next(one for one in between if one.operator in _SOFTMAX).inputs[0].shape
+    softmax = next(one for one in between if one.operator in SOFTMAX).inputs[0].shape
     sequences, heads = softmax[:1] if len(softmax) > 3 else ("1",), softmax[1:-2] if len(softmax) > 3 else softmax[:-2]
     rows = (*sequences, " * ".join(f"({n})" for n in heads) or "1")
     (new, width), context = scores.inputs[-2].shape[-2:], scores.outputs[0].shape[-1]
@@ -520,6 +536,23 @@ def _absorb(graph: _Graph, op: OpRecord, projection: OpRecord, parts: Sequence[O
     ))  # fmt: skip
     for part in parts:
         graph.drop(rule, part, op)
+
+
+def _masks(graph: _Graph) -> None:
+    """What is made of positions and only says what attention sees is not made."""
+    for order, op in sorted(graph.ops.items(), reverse=True):
+        if op.writes and order not in graph.gone and all(_unasked(graph, index) for index in op.writes):
+            graph.gone.add(order)
+            graph.unmade.add(order)
+            graph.change("no masks", op, Sum())
+
+
+def _unasked(graph: _Graph, index: int) -> bool:
+    """Whether a tensor of positions has readers, none of which runs or reads it any more."""
+    readers = graph.readers.get(index, [])
+    left = (r for r in readers if r.order not in graph.unmade and (r.order, index) not in graph.unread)
+    plain = graph.kinds[index] == "activation" and index not in graph.handed_on
+    return plain and bool(readers) and not any(left) and _of_positions(graph, index)
 
 
 def _hub_kernels(graph: _Graph) -> None:
@@ -689,4 +722,4 @@ def _rule_of(graph: _Graph, group: Sequence[OpRecord]) -> str:
     return "fused elementwise"
 
 
-__all__ = ["LIMITS", "EngineKernel", "kernels", "reexpanded", "serving"]
+__all__ = ["LIMITS", "EngineKernel", "kernels", "reexpanded", "serving", "unmade"]

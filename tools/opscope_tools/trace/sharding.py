@@ -15,7 +15,7 @@ from opscope_schemas.errors import ValuesError
 from opscope_schemas.formula import Formula, Rational, evaluate
 
 from opscope_tools.trace.document import CallTree, assignment
-from opscope_tools.trace.operators import ATTENTION, GROUPED
+from opscope_tools.trace.operators import ATTENTION, GROUPED, PAIRS, SOFTMAX
 from opscope_tools.trace.protocol import CallRecord, OpRecord
 
 #: column, row: of products; experts: of products of routed tokens; vocabulary: of a table of tokens; split: works on what others have split
@@ -288,6 +288,8 @@ class _Walk:
                         for n, read in enumerate(reader.reads)
                         if read == index and n < 3
                     }
+                elif self._pairs(reader):
+                    found |= self._operand(reader, index)
                 elif self._mixes(reader):
                     alone = False
                 elif reader.order not in seen:
@@ -297,7 +299,31 @@ class _Walk:
                         means.add(reader.order)
         return found, alone, means
 
+    def _operand(self, op: OpRecord, index: int) -> set[tuple[int, str]]:
+        """What a tensor is to a product of two activations, as a place among the inputs of attention, and its width: queries or keys
+        where its result goes to a softmax, else values. Scores are none of them."""
+        scores, last = self._to_softmax(op), op.reads[-1] == index
+        if scores:
+            return {(1, op.inputs[-1].shape[-2]) if last else (0, op.inputs[-2].shape[-1])}
+        return {(2, op.inputs[-1].shape[-1])} if last else set()
+
+    def _to_softmax(self, op: OpRecord) -> bool:
+        """Whether a softmax comes before the next product."""
+        seen, pending = {op.order}, list(op.writes)
+        while pending:
+            for reader in self.readers.get(pending.pop(), []):
+                if reader.operator in SOFTMAX:
+                    return True
+                if reader.order not in seen and reader.matmul_flops == "0":
+                    seen.add(reader.order)
+                    pending.extend(reader.writes)
+        return False
+
     # ------------------------------------------------------------ operators
+
+    def _pairs(self, op: OpRecord) -> bool:
+        """Whether it is a product of two activations."""
+        return op.matmul_flops != "0" and op.operator in PAIRS and len(op.reads) > 1 and len(op.inputs) > 1
 
     def _mixes(self, op: OpRecord) -> bool:
         """Whether it is a product of one activation with weights, each result of a whole row of it."""

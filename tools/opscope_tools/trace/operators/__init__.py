@@ -49,11 +49,17 @@ from opscope_tools.trace.operators.types import (
     registered,
 )
 
+#: products that two activations can have
+PAIRS = frozenset({"aten.bmm", "aten.baddbmm", "aten.matmul"})
+SOFTMAX = frozenset({"aten._softmax", "aten._safe_softmax"})
+
 __all__ = [
     "ATTENTION",
     "CHANGES_STATE",
     "GROUPED",
     "ONE",
+    "PAIRS",
+    "SOFTMAX",
     "ZERO",
     "Call",
     "Cost",

@@ -15,6 +15,7 @@ from opscope_schemas.formula import Call, Formula
 
 from opscope_tools.trace.fitting import Fitter
 from opscope_tools.trace.protocol import ModelSpec
+from opscope_tools.trace.variables import is_depth
 from opscope_tools.trace.worker import configs, fields
 
 #: configurations that choose the formula of a size together with those that only check it, and how many of them check
@@ -28,7 +29,7 @@ Sizes = dict[str, int]
 
 @dataclass(frozen=True)
 class Tie:
-    """What a size is by its class: a formula of others; `always` where it takes no value of its own."""
+    """What a size is by its class: a formula of others; `always` where it takes no value of its own, or is none of its own to trace."""
 
     formula: Formula
     always: bool
@@ -68,7 +69,8 @@ def _ties(config_class: Any, spec_text: str) -> dict[str, Tie]:
         own = [m for m in by if name not in movers.get(m, ()) or looking.order[m] < looking.order[name]]
         formula = looking.formula(name, own) if 0 < len(own) <= _MOVERS else None
         if formula is not None:
-            found[name] = Tie(formula, name not in kept)
+            # of the number of layers: it says which of them are which, and what was decided of those traced is of no other depth
+            found[name] = Tie(formula, name not in kept or any(map(is_depth, formula.variables())))
     return found
 
 
