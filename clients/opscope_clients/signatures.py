@@ -197,7 +197,7 @@ class CudaKernelTilingOptions(TypedDict, total=False):
     offset: int
     detail: Literal["screen", "summary", "full"]
     diagram: Literal["ascii", "svg"] | None
-    kind: Literal["triton", "cuda", "tilelang", "cutile", "cute_dsl", "gluon", "kernel", "device_function"] | None
+    kind: Literal["triton", "cuda", "tilelang", "cutile", "cute_dsl", "gluon", "cutlass", "kernel", "device_function"] | None
     op: str | None
     tile: str | None
     file: str | None

@@ -49,6 +49,7 @@ class Build(Frozen):
         description="What was compiled: parameter -> type and what is assumed of its value, or constexpr value."
     )
     options: dict[str, int] = Field(default_factory=dict, description="num_warps, num_stages and the like.")
+    types: tuple[str, ...] = Field(default=(), description="CUTLASS: what the collectives are made of, `what: type`.")
     config: int | None = Field(default=None, description="Index of the autotune configuration; null: none.")
     threads: int = Field(default=0, description="Per block; 0: set by the launch alone.")
     registers: int | None = Field(default=None, description="Per thread.")
@@ -80,7 +81,7 @@ class NamedInstance(Frozen):
     """An instance of a CUDA kernel that source names."""
 
     instance: str = Field(description="As `instance` takes it.")
-    by: Literal["launch", "explicit instantiation"]
+    by: Literal["launch", "explicit instantiation", "use"]
     file: str
     line: int
 
@@ -114,7 +115,8 @@ class Resources(Frozen):
         default=(), description="Without compiling: as a function of the registers per thread, one entry per step."
     )
     instances: tuple[NamedInstance, ...] = Field(
-        default=(), description="CUDA, with compile: the instances that source names whole; `instance` takes one."
+        default=(),
+        description="CUDA, with compile, and CUTLASS: the instances that source names whole; `instance` takes one.",
     )
     constants: tuple[Constant, ...] = Field(
         default=(), description="CUDA: sizes that source leaves to the compiler, and what `probe` asks for."

@@ -15,7 +15,7 @@ from opscope_schemas.common import Frozen, ToolResult
 from opscope_schemas.resources import Resources
 
 Basis = Literal["source", "evaluated"]
-Language = Literal["triton", "cuda", "tilelang", "cutile", "cute_dsl", "gluon"]
+Language = Literal["triton", "cuda", "tilelang", "cutile", "cute_dsl", "gluon", "cutlass"]
 Level = Literal["global", "shared", "constant", "register", "tensor_core"]
 TileUnit = Literal["grid", "block", "warp", "thread", "instruction"]
 Scalar = bool | int | float | str | None

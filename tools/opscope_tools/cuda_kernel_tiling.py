@@ -1,4 +1,4 @@
-"""The tool `cuda_kernel_tiling`: how a CUDA, Triton, TileLang, cuTile, Gluon or CuTe-DSL kernel, a file of them, or a repository is tiled."""
+"""The tool `cuda_kernel_tiling`: how a CUDA, Triton, TileLang, cuTile, Gluon, CuTe-DSL or CUTLASS kernel, a file of them, or a repository is tiled."""
 
 from __future__ import annotations
 
@@ -63,9 +63,10 @@ class TilingArguments(ToolArguments):
         description="screen: one screen a kernel; summary: no loads, stores, loops.",
     )
     diagram: Literal["ascii", "svg"] | None = Field(default=None, description="Draw tiles and memories.")
-    kind: Literal["triton", "cuda", "tilelang", "cutile", "cute_dsl", "gluon", "kernel", "device_function"] | None = (
-        Field(default=None, description="Only such kernels.")
-    )
+    kind: (
+        Literal["triton", "cuda", "tilelang", "cutile", "cute_dsl", "gluon", "cutlass", "kernel", "device_function"]
+        | None
+    ) = Field(default=None, description="Only such kernels.")
     op: str | None = Field(default=None, description='With this operation: "tl.dot", "mma.sync", "cp.async".')
     tile: str | None = Field(default=None, description='With this tile: "BLOCK_M=64".')
     file: str | None = Field(default=None, description='Of these files: "*/ops/*.py".')
@@ -416,9 +417,9 @@ def names_only(result: TilingResult) -> TilingResult:
 
 CUDA_KERNEL_TILING: Tool[TilingArguments, TilingResult] = Tool(
     name="cuda_kernel_tiling",
-    title="Tiling of CUDA, Triton, TileLang, cuTile, Gluon and CuTe-DSL kernels",
+    title="Tiling of CUDA, Triton, TileLang, cuTile, Gluon, CuTe-DSL and CUTLASS kernels",
     description=(
-        "How a CUDA, Triton, TileLang, cuTile, Gluon or CuTe-DSL kernel is tiled, read from source: tiles, grid at every launch, program id to tile mapping, warps, stages, "
+        "How a CUDA, Triton, TileLang, cuTile, Gluon, CuTe-DSL or CUTLASS kernel is tiled, read from source: tiles, grid at every launch, program id to tile mapping, warps, stages, "
         "autotuning, loads and stores with coalescing, shared memory, assertions, `cost` of a tile. A repository's name "
         "lists its kernels. compile=true adds registers, spills, occupancy (`resources`). In "
         "formulas {name} is known at run time, a bare name at compile time."
@@ -428,7 +429,7 @@ CUDA_KERNEL_TILING: Tool[TilingArguments, TilingResult] = Tool(
     run=run,
     shorter=(folded, without_screens, without_accesses, summary, screens, names_only),
     finds=("kernels", "not_analysed"),
-    otherwise="name a file, a folder or a repository with CUDA, Triton, TileLang, cuTile, Gluon or CuTe-DSL source; map_repo says where it lies.",
+    otherwise="name a file, a folder or a repository with CUDA, Triton, TileLang, cuTile, Gluon, CuTe-DSL or CUTLASS source; map_repo says where it lies.",
     for_people={"detail": "screen"},
     fresh=lambda arguments: arguments.compile,  # the builds are kept by compiler and source
     lane=lambda arguments: "compile" if arguments.compile else "static",

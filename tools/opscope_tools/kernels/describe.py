@@ -15,6 +15,7 @@ from opscope_tools.kernels.cuda.names.definitions import KernelMacros
 from opscope_tools.kernels.cuda.names.element_types import element_bytes
 from opscope_tools.kernels.cuda.source_text import CSource
 from opscope_tools.kernels.cutedsl.description import describe_cutedsl
+from opscope_tools.kernels.cutlass.description import describe_cutlass
 from opscope_tools.kernels.host.modules import Modules
 from opscope_tools.kernels.projections.levels import levels
 from opscope_tools.kernels.records import Inventory, KernelRef, LaunchRef, WrapperRef
@@ -28,7 +29,7 @@ _WHOLE = {"", "*", "."}
 #: language -> that as whose kernels its own are launched
 _LAUNCHED_AS = {"gluon": "triton"}
 #: languages whose kernels are named by what they stand in, and that has their launches
-_WITHIN = {"tilelang", "cute_dsl"}
+_WITHIN = {"tilelang", "cute_dsl", "cutlass"}
 
 
 def select(inventory: Inventory, target: str) -> list[KernelRef]:
@@ -124,6 +125,8 @@ def describe(
             described.append(describe_tilelang(kernel, modules, given or {}, sizes or {}, checkpoint))
         elif kernel.language == "cute_dsl":
             described.append(describe_cutedsl(kernel, modules, given or {}, checkpoint))
+        elif kernel.language == "cutlass":
+            described.append(describe_cutlass(kernel, cuda.load, cuda.around, sizes or {}))
         else:
             described.append(describe_cuda(kernel, launches, cuda, given or {}, sizes or {}))
     return [k.model_copy(update={"levels": levels(k, element_bytes)}) for k in described]

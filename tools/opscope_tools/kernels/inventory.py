@@ -22,6 +22,7 @@ from opscope_tools.kernels.cuda.launch.cutlass import KERNEL
 from opscope_tools.kernels.cuda.launch.wrappers import may_wrap, wrapper_calls, wrappers
 from opscope_tools.kernels.cuda.names.definitions import KernelMacros, find_in_cuda, kernel_macros, worth_reading
 from opscope_tools.kernels.cuda.source_text import CSource
+from opscope_tools.kernels.cutlass.definitions import may_hold, references
 from opscope_tools.kernels.records import FileFacts, Inventory, KernelRef, MacroRef, PickerRef, WrapperRef
 from opscope_tools.kernels.triton.definitions import find_in_python, worth_parsing
 from opscope_tools.source.cpp.text import decoded
@@ -99,7 +100,7 @@ class _Reader:
                 if worth_parsing(data):
                     self._keep(path, digest(data), partial(_python, path, data))
             elif path.endswith(CUDA):
-                if worth_reading(data):
+                if worth_reading(data) or may_hold(data):
                     cuda[path] = data
                     text = decoded(data)
                     defines, wraps = _DEFINE.search(data) is not None, may_wrap(text)
@@ -156,7 +157,10 @@ def _cuda(path: str, data: bytes, writing: KernelMacros, known: Mapping[str, Wra
     def wrapped(source: CSource) -> list[tuple[int, int, int, str, int]]:
         return [(*site, known[site[3]].kernel) for site in wrapper_calls(source, known)]
 
-    return find_in_cuda(path, decoded(data), writing, wrapped)
+    facts = find_in_cuda(path, decoded(data), writing, wrapped)
+    if not may_hold(data):
+        return facts
+    return facts.model_copy(update={"kernels": (*facts.kernels, *references(CSource(path, decoded(data))))})
 
 
 def _template(path: str, data: bytes) -> FileFacts:

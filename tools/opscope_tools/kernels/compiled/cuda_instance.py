@@ -23,6 +23,7 @@ from opscope_tools.kernels.cuda.source_text import (
 )
 
 _MARK = "opscope_instance"
+PROBE, _SPELLED = "opscope_probe", "opscope_spelled"
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*\(")
 _NAMESPACE = re.compile(r"\bnamespace\b\s*+((?:\w++\s*+::\s*+)*+\w*+)\s*+$")
 #: what stands before the name in `template __global__ void name<4>(float*);`
@@ -40,6 +41,12 @@ class CudaInstance:
     namespaces: tuple[str, ...] = ()
     #: folders to look for headers in
     folders: tuple[str, ...] = ()
+    #: what is compiled in the file's place; '' for all of it
+    text: str = ""
+    #: expressions whose values are asked for beside it
+    constants: tuple[str, ...] = ()
+    #: types that are to be written out
+    types: tuple[str, ...] = ()
 
     @property
     def expression(self) -> str:
@@ -58,7 +65,48 @@ class CudaInstance:
         for name in reversed(spaces):
             pointer = f"namespace {name} {{ {pointer} }}"
         marked = f"{_MARK}<{'::'.join(('', *spaces, f'{_MARK}_pointer'))}>"
-        return f"\n{pointer}\ntemplate <auto K> __device__ int {_MARK} = 0; template __device__ int {marked};\n"
+        return f"\n{probe_code(self.constants)}{_types_code(self.types)}{pointer}\ntemplate <auto K> __device__ int {_MARK} = 0; template __device__ int {marked};\n"
+
+
+def probe_code(expressions: Sequence[str]) -> str:
+    """A device array of what constant expressions come to, which the PTX spells out; '' for none."""
+    values = ", ".join(f"(long long)({expression})" for expression in expressions)
+    return f'\nextern "C" __device__ const long long {PROBE}[] = {{{values}}};\n' if values else ""
+
+
+def probed(ptx: str, count: int) -> list[int]:
+    """The values of such an array; [] where there is none."""
+    initial = re.search(rf"\.[bus](8|64) {PROBE}\[\d*\](?:\s*=\s*\{{([^}}]*)\}})?;", ptx)
+    if initial is None:
+        return []
+    width = int(initial[1]) // 8
+    listed = b"".join(
+        (int(v) % (1 << 8 * width)).to_bytes(width, "little") for v in (initial[2] or "").split(",") if v.strip()
+    )
+    whole = listed.ljust(8 * count, b"\0")  # zeros at the end are not written
+    return [int.from_bytes(whole[8 * i : 8 * i + 8], "little", signed=True) for i in range(count)]
+
+
+def _types_code(types: Sequence[str]) -> str:
+    """A device array of what types are, as the compiler writes them; '' for none."""
+    if not types:
+        return ""
+    function = (
+        f"template <class T> __host__ __device__ constexpr const char* {_SPELLED}() {{ return __PRETTY_FUNCTION__; }}"
+    )
+    listed = ", ".join(f"{_SPELLED}<{one}>()" for one in types)
+    return f'{function}\nextern "C" __device__ const char* const {_SPELLED}_types[] = {{{listed}}};\n'
+
+
+def types_in(ptx: str) -> list[str]:
+    """The types of such an array."""
+    array = re.search(rf"{_SPELLED}_types\[\d+\] = \{{([^}}]*)\}}", ptx)
+    texts = {
+        m[1]: bytes(int(v) % 256 for v in m[2].split(",")).decode(errors="replace").rstrip("\0")
+        for m in re.finditer(r"\.b8 (\S+)\[\d+\] = \{([^}]*)\}", ptx)
+    }
+    names = re.findall(r"generic\(([^()]+)\)", array[1]) if array else []
+    return [text[text.find("T = ") + 4 : -1] for name in names for text in (texts.get(name, ""),)]
 
 
 def _opening(spelled: str) -> int:

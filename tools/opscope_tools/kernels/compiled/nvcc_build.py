@@ -27,6 +27,9 @@ from opscope_tools.kernels.compiled.cuda_instance import (
     entries_of,
     instances_among,
     named_entries,
+    probe_code,
+    probed,
+    types_in,
 )
 from opscope_tools.kernels.compiled.process import compiled_by
 from opscope_tools.kernels.compiled.sass import Machine, in_order, read_cubin, tool
@@ -49,7 +52,13 @@ _STANDINS = {
     "cusparse.h": "typedef struct cusparseContext* cusparseHandle_t; typedef int cusparseStatus_t;",
     "cusolver_common.h": "typedef int cusolverStatus_t;",
     "cusolverDn.h": '#include "cusolver_common.h"\ntypedef struct cusolverDnContext* cusolverDnHandle_t;',
-    **dict.fromkeys(("cublas.h", "curand_kernel.h", "curand.h", "nvml.h", "c10/cuda/impl/cuda_cmake_macros.h"), ""),
+    "curand_kernel.h": "struct curandStateXORWOW; typedef curandStateXORWOW curandState_t; typedef curandState_t curandState;\n"
+    "struct curandStateXORWOW { unsigned int d, v[5]; };\n"
+    "__device__ void curand_init(unsigned long long, unsigned long long, unsigned long long, curandState_t*);\n"
+    "__device__ unsigned int curand(curandState_t*); __device__ float curand_uniform(curandState_t*);\n"
+    "__device__ float curand_normal(curandState_t*); __device__ double curand_uniform_double(curandState_t*);\n"
+    "__device__ double curand_normal_double(curandState_t*);",
+    **dict.fromkeys(("cublas.h", "curand.h", "nvml.h", "c10/cuda/impl/cuda_cmake_macros.h"), ""),
 }
 
 
@@ -81,7 +90,7 @@ def build_cuda(
 ) -> tuple[list[Build], int]:  # fmt: skip
     """One build of an instance per architecture, and how many time left out."""
     builds, left = [], 0
-    marks = of_document([wanted.file, wanted.expression, list(wanted.namespaces), list(wanted.folders)])
+    marks = of_document([wanted.file, wanted.expression, list(wanted.namespaces), list(wanted.folders), wanted.text])
     for arch in archs:
         key = digest("nvcc build", engine_version(), version(), content, marks, arch)
         known = recall(store, key, Build.model_validate_json)
@@ -134,26 +143,18 @@ def _probed(
     root: Path, file: str, expressions: Sequence[str], arch: str, seconds: float, checkpoint: Callable[[], None],
     folders: Sequence[str], *, keep: bool = False,
 ) -> list[Constant] | None:  # fmt: skip
-    values = ", ".join(f"(long long)({expression})" for expression in expressions)
-    code = f'\nextern "C" __device__ const long long opscope_probe[] = {{{values}}};\n'
+    code = probe_code(expressions)
     with scratch_folder("nvcc") as folder:
         command = _command(root, file, folder, arch, code, folders)
         done = compiled_by(command, folder, reads=_reads(root), seconds=seconds, checkpoint=checkpoint)
         ptx = (folder / "one.out").read_text() if not done.code and not done.timed_out else ""
     if done.timed_out:
         return None
-    if initial := re.search(r"\.[bus](8|64) opscope_probe\[\d*\](?:\s*=\s*\{([^}]*)\})?;", ptx):
-        width = int(initial[1]) // 8
-        listed = b"".join(
-            (int(v) % (1 << 8 * width)).to_bytes(width, "little") for v in (initial[2] or "").split(",") if v.strip()
-        )
-        whole = listed.ljust(8 * len(expressions), b"\0")  # zeros at the end are not written
+    if values := probed(ptx, len(expressions)):
         return [
-            Constant(
-                expression=one, value=int.from_bytes(whole[8 * i : 8 * i + 8], "little", signed=True), arch=arch,
-                compiler=version(),
-            ) for i, one in enumerate(expressions)
-        ]  # fmt: skip
+            Constant(expression=one, value=value, arch=arch, compiler=version())
+            for one, value in zip(expressions, values, strict=True)
+        ]
     if not keep:
         return None
     return [
@@ -162,14 +163,21 @@ def _probed(
     ]
 
 
-def _command(root: Path, file: str, folder: Path, arch: str, code: str, folders: Sequence[str]) -> list[str]:
-    """The command that makes PTX of `file` with `code` after it; puts the files that it reads into `folder`."""
-    for header, text in _STANDINS.items():
+def _command(
+    root: Path, file: str, folder: Path, arch: str, code: str, folders: Sequence[str], text: str = ""
+) -> list[str]:  # fmt: skip
+    """The command that makes PTX of `file`, or of `text` in its place, with `code` after it; puts the files that it reads into `folder`."""
+    for header, held in _STANDINS.items():
         standin = folder / "standins" / header
         standin.parent.mkdir(parents=True, exist_ok=True)
-        standin.write_text(f"#pragma once\n{text}\n")
-    (folder / "one.cu").write_text(f'#include "{root / file}"\n{code}')
-    searched = [*folders, *map(str, _torch_folders()), str(folder / "standins")]
+        standin.write_text(f"#pragma once\n{held}\n")
+    (folder / "one.cu").write_text((text or f'#include "{root / file}"\n') + code)
+    searched = [
+        *([str((root / file).parent)] if text else []),
+        *folders,
+        *map(str, _torch_folders()),
+        str(folder / "standins"),
+    ]
     return [
         tool("nvcc"), "-ptx", f"-arch={arch}", "-std=c++20", "-lineinfo", "--expt-relaxed-constexpr", "--expt-extended-lambda",
         "-w", "-DUSE_CUDA", *(part for path in searched for part in ("-I", path)), "-o", "one.out", "one.cu",
@@ -192,7 +200,9 @@ class _Compiler:
 
     def ptx(self, code: str, ends: float) -> tuple[str, Done]:
         """The PTX of the kernel's file with `code` after it; '' where there is none."""
-        command = _command(self.root, self.wanted.file, self.folder, self.arch, code, self.wanted.folders)
+        command = _command(
+            self.root, self.wanted.file, self.folder, self.arch, code, self.wanted.folders, self.wanted.text
+        )
         done = self.run(command, ends)
         return (self.folder / "one.out").read_text() if not done.code and not done.timed_out else "", done
 
@@ -226,6 +236,8 @@ def _compile(
             error = _first_error(done.err + done.out, root)
             return Build(**common, error=error + _candidates(nvcc, ends))
         entries = named_entries(ptx, wanted.name, nvcc.demangled)
+        if not entries and wanted.text:  # a part of a file, whose one entry that is
+            entries = [entry for entry in entries_of(ptx) if f"{len(wanted.name)}{wanted.name}I" in entry]
         if len(entries) != 1:
             among = nvcc.demangled(entries or entries_of(ptx))
             problem = f"{len(entries)} entries of {wanted.file} are {wanted.spelled}, not one, of: {', '.join(among[:_LISTED])}"
@@ -241,6 +253,7 @@ def _compile(
         return Build(
             **common, registers=said["registers"], stack_bytes=said["stack"],
             spill_store_bytes=said["stores"], spill_load_bytes=said["loads"], shared_bytes=said["shared"],
+            options=dict(zip(wanted.constants, probed(ptx, len(wanted.constants)), strict=False)), types=tuple(types_in(ptx)),
             barriers=said["barriers"], instructions=in_order(machine.instructions), lines=_lines(machine, root),
         )  # fmt: skip
 

@@ -18,11 +18,13 @@ from opscope_tools.kernels.architectures import Arch
 from opscope_tools.kernels.compiled import nvcc_build, triton_build
 from opscope_tools.kernels.compiled.cuda_homes import Homes
 from opscope_tools.kernels.compiled.cuda_instance import CudaInstance
+from opscope_tools.kernels.compiled.cutlass_build import of_operator, operator_instance
 from opscope_tools.kernels.compiled.occupancy import LIMITS, SOURCE, by_registers, occupancy, refused
 from opscope_tools.kernels.compiled.triton_slice import sliced
 from opscope_tools.kernels.compiled.triton_types import Choice, check_given, choices
 from opscope_tools.kernels.cuda.launch.host_expressions import formula
-from opscope_tools.kernels.cuda.source_text import split_arguments
+from opscope_tools.kernels.cuda.source_text import CSource, split_arguments
+from opscope_tools.kernels.cutlass.definitions import operators
 from opscope_tools.kernels.host.modules import Modules
 from opscope_tools.kernels.records import KernelRef, LaunchRef
 from opscope_tools.kernels.triton.decorators import Context
@@ -108,6 +110,8 @@ def _unknown(elsewhere: list[str]) -> str:
     return f"Threads or shared memory are set at run time, and no row is for the launch at {', '.join(elsewhere)}."
 
 
+#: from which on instructions of one architecture alone are asked for by an `a`
+_OF_ITS_OWN = 90
 #: languages whose compilers are not asked
 _UNASKED_OF = ("tilelang", "cutile", "cute_dsl", "gluon")
 #: bytes of shared memory that a launch gets without asking
@@ -156,6 +160,8 @@ def static_resources(kernel: KernelTiling, archs: Sequence[Arch], sizes: Mapping
 
     Triton: the fit of each configuration, estimated; `sizes` may say the bytes of an element.
     """
+    if kernel.language == "cutlass":
+        return kernel.resources
     if (
         kernel.role != "kernel" or kernel.language in _UNASKED_OF
     ):  # its compiler decides what lies in shared memory when
@@ -220,6 +226,11 @@ def compiled(
                 repository, reference, kernel, launches, named, given, store, said, ends, checkpoint, progress
             )
             fits = [_fit(b.occupancy, b.config, "compiled") for b in builds if b.occupancy is not None]
+        elif kernel.language == "cutlass":
+            static, builds, left = _operator(
+                repository, reference, kernel, archs, instance, store, checkpoint, progress
+            )
+            fits = [_fit(b.occupancy, None, "compiled") for b in builds if b.occupancy is not None]
         else:
             homes = Homes(repository, kernel)
             constants = _constants(repository, kernel, homes, named[0], probe, store, checkpoint)
@@ -338,6 +349,44 @@ def _constants(
             folders=homes.folders(kernel.file),
         )
     )
+
+
+def _operator(
+    repository: Repository, reference: KernelRef, kernel: KernelTiling, archs: Sequence[Arch], instance: str, store: Store,
+    checkpoint: Callable[[], None], progress: Callable[[float, float | None, str], None],
+) -> tuple[Resources, list[Build], int]:  # fmt: skip
+    """The builds of a CUTLASS operator for the architectures of its tag, or those that are named."""
+    source = CSource(reference.file, read_text(repository, reference.file) or "")
+    found = next(
+        (o for o in operators(source) if (o.path, source.line(o.start)) == (reference.name, reference.line)), None
+    )
+    if found is None:
+        raise reference.moved()
+    if any(scope.kind == "function" for scope in found.within):
+        raise OpscopeError(f"{found.name} is local to a function, and no other code can name it.")
+    named = kernel.resources.instances
+    if any(scope.parameters for scope in found.within) and not (instance or named):
+        raise OpscopeError(
+            f"{kernel.name} depends on template parameters: give instance, {found.within[-1].name}<...>."
+        )
+    homes = Homes(repository, kernel)
+    wanted = operator_instance(
+        source, found, instance or next((n.instance for n in named), ""), homes.folders(kernel.file)
+    )
+    tag = next(
+        (re.search(r"Sm(\d+)$", v.value) for c in kernel.constexpr if c.name == "ArchTag" for v in c.values), None
+    )
+    numbers = [a.name.rstrip("af") for a in archs] or [f"sm_{tag[1]}" if tag else "sm_90"]
+    chosen = [f"{name}a" if int(name.partition("_")[2]) >= _OF_ITS_OWN else name for name in numbers]
+    builds, left = nvcc_build.build_cuda(
+        repository.root, wanted, chosen, homes.content, store, seconds=BUDGET, checkpoint=checkpoint, progress=progress
+    )
+    read = [of_operator(one, wanted) for one in builds]
+    shown = [
+        b.model_copy(update={"occupancy": occupancy(b.arch.rstrip("af"), b.threads, b.registers, 0, b.shared_bytes or 0)})
+        if b.threads and b.arch.rstrip("af") in LIMITS else b for b in read
+    ]  # fmt: skip
+    return Resources(instances=named), shown, left
 
 
 def _cuda(

@@ -61,7 +61,7 @@ def cost_of(
     }
     variables = {n: text for n, text in log.variables.items() if n in names}
     texts = _fields(per_tile, per_launch)
-    numbers, unbound = _evaluated(texts, names, sizes)
+    numbers, unbound = evaluated_at(texts, names, sizes)
     both = "" if totals[2] is None or totals[3] is None else str(totals[2] + totals[3])
     least = _at_least(texts, {part for part, _ in sums.lost})
     if least & _OF_INTENSITY:
@@ -239,7 +239,7 @@ def cuda_cost(log: Log, grids: Sequence[Launch], sizes: Mapping[str, int]) -> Co
     per_launch = ["" if launch is None or not known else str(f * launch) for f, known in sums]
     texts = _fields(per_block, per_launch)
     names = dict.fromkeys(n for text in texts.values() for n in names_of(text))
-    numbers, unbound = _evaluated(texts, names, sizes)
+    numbers, unbound = evaluated_at(texts, names, sizes)
     against = [condition for condition in log.sums.conditions if contradicted(condition, sizes)]
     said = [f"Nothing was evaluated: the sizes given are against the condition {c}." for c in against[:1]]
     both = str(read + write)
@@ -298,7 +298,7 @@ def _no_grid(tiles: Mapping[str, None]) -> str:
     return "launches use different grids" if len(tiles) > 1 else "the grid is not resolved" if "" in tiles else ""
 
 
-def _evaluated(
+def evaluated_at(
     texts: Mapping[str, str], names: Iterable[str], sizes: Mapping[str, int]
 ) -> tuple[dict[str, int | float], tuple[str, ...]]:  # fmt: skip
     """The formulas that `sizes` bind as numbers, with FLOPs per byte, and the names that it does not give."""

@@ -269,10 +269,12 @@ def screen(kernel: KernelTiling) -> str:
     if kernel.resources.builds or kernel.resources.statement != Resources().statement:
         say("compiling", [kernel.resources.statement])
     builds = [
-        f"{b.arch}{'' if b.config is None else f' config {b.config}'}: {b.registers} registers, {b.shared_bytes} shared bytes, {b.spill_store_bytes} spilled"
+        f"{b.arch}{'' if b.config is None else f' config {b.config}'}: {f'{b.threads} threads, ' if b.types else ''}{b.registers} registers, "
+        f"{b.shared_bytes} shared bytes, {b.spill_store_bytes} spilled{f', {stages} stages' if b.types and (stages := b.options.get('stages')) else ''}"
         for b in kernel.resources.builds if not b.error
     ]  # fmt: skip
     say("compiled", builds[:4] + ([f"{len(builds) - 4} more"] if len(builds) > 4 else []))
+    say("is made of", [*dict.fromkeys(text for b in kernel.resources.builds for text in b.types)])
     fitting = {f.config: None for f in kernel.resources.fits if f.fits and f.config is not None}
     say(
         "fits",

@@ -23,6 +23,8 @@ _COMPILERS = "which elements a warp and a thread hold is the compiler's choice; 
 
 def levels(kernel: KernelTiling, element_bytes: Callable[[str], int | None]) -> tuple[TileLevel, ...]:
     """Every level that the description tells; `element_bytes`: of a declared type of CUDA."""
+    if kernel.language == "cutlass":  # a tile of the result, of which a thread block has all or half
+        return kernel.levels
     inner = _of_cuda(kernel, element_bytes) if kernel.language == "cuda" else _of_tiles(kernel)
     return tuple(dict.fromkeys((*_grid(kernel), *inner)))
 
@@ -31,6 +33,9 @@ def of_builds(resources: Resources) -> tuple[TileLevel, ...]:
     """The shapes of the matrix instructions that a compiler chose."""
     found = {}
     for build in resources.builds:
+        if build.types and "mma_m" in build.options:
+            made = _instruction(0, f"{build.arch}, compiled", [str(build.options[f"mma_{axis}"]) for axis in "mnk"])
+            found[made.what, made.shape] = made
         for name in build.instructions:
             if shape := _MACHINE.fullmatch(name):
                 made = _instruction(0, f"{build.arch}, compiled", shape.groups())

@@ -151,7 +151,7 @@ def _read(sources: list[CSource], spelled_: str, depth: int) -> Members | None:
         return None
     arguments = split_arguments(spelled_[match.end() : closing])
     for source in sources:
-        declared = _class(source, match[1])
+        declared = class_template(source, match[1])
         if declared is None:
             continue
         parameters, bases, body, end = declared
@@ -173,7 +173,7 @@ def _substituted(text: str, bound: dict[str, str]) -> str:
     return re.sub(r"\b[A-Za-z_]\w*\b", lambda m: bound.get(m[0], m[0]), text)
 
 
-def _class(source: CSource, name: str) -> tuple[str, list[str], int, int] | None:
+def class_template(source: CSource, name: str) -> tuple[str, list[str], int, int] | None:
     """(template parameters, bases, start and end of the body) of a class template of this file."""
     found = re.search(rf"\b(?:struct|class)\s+{re.escape(name)}\s*+(?::([^{{;]*+))?\{{", source.statements)
     if found is None:

@@ -1,0 +1,1 @@
+"""CUTLASS 3 operators, `kernel::GemmUniversal<Problem, Mainloop, Epilogue>`: kernels that are written as a type."""
