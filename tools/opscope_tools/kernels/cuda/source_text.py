@@ -8,6 +8,7 @@ import bisect
 import re
 from collections.abc import Iterator
 from functools import cached_property
+from typing import Any
 
 from opscope_tools.kernels.records import MacroRef
 from opscope_tools.source.cpp.text import CppText, Macro, joined, matching, without_quotes
@@ -36,6 +37,8 @@ class CSource(CppText):
         self.path = path
         #: what readers have found out and will ask again
         self.memo: dict[tuple[str, str], list[str]] = {}
+        #: tables of the whole file, each made by the one reader that asks for it
+        self.read: dict[str, Any] = {}
 
     @cached_property
     def code(self) -> str:

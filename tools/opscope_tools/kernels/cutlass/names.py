@@ -21,6 +21,9 @@ from opscope_tools.kernels.cuda.source_text import (
 from opscope_tools.kernels.cutlass.definitions import Scope, parameter_default, parameter_name, scopes, template_head
 
 _STEPS = 40
+_DECLARED = re.compile(
+    r"\busing\s+(\w+)\s*+=\s*+([^;]+);|\bconstexpr\s+(?:static\s+)?(?:const\s+)?[\w:]+\s+(\w+)\s*+=\s*+([^;]+);"
+)
 _PLAIN = re.compile(r"(?:::)?\w+")
 _NUMBER = re.compile(r"(?:cute::)?_(\d+)(?:\s*\{\s*\})?")
 _CONSTANT = re.compile(
@@ -63,15 +66,7 @@ class Names:
 
     def __init__(self, sources: Sequence[CSource]) -> None:
         self.sources = sources
-        self._declarations: dict[tuple[str, str], list[tuple[int, str]]] = {}
         self._around: dict[tuple[str, int], list[Scope]] = {}
-
-    def _declared(self, source: CSource, word: str, but: int = -1) -> list[tuple[int, str]]:
-        """(position, text) of the aliases and constants of a name, but the one at a place."""
-        key = source.path, word
-        if key not in self._declarations:
-            self._declarations[key] = _declared(source, word)
-        return [(at, text) for at, text in self._declarations[key] if not at <= but < at + len(text) + len(word) + 9]
 
     def _scopes(self, source: CSource, at: int) -> list[Scope]:
         key = source.path, at
@@ -112,7 +107,7 @@ class Names:
         if word.isdigit() or _NUMBER.fullmatch(word):
             return None
         around = self._scopes(spelled.source, spelled.at)
-        local = self._declared(spelled.source, word, spelled.at)
+        local = _declared(spelled.source, word, spelled.at)
         for scope in reversed(around):
             here = [d for d in local if scope.opening < d[0] < scope.closing]
             if near := ([d for d in here if d[0] < spelled.at] or here):
@@ -121,7 +116,7 @@ class Names:
                 return replace(spelled, text=word, parameter=word)
         if near := ([d for d in local if d[0] < spelled.at] or local):
             return Spelled(near[-1][1], spelled.source, near[-1][0], spelled.bound)
-        every = [(d, s) for s in self.sources if s is not spelled.source for d in self._declared(s, word)]
+        every = [(d, s) for s in self.sources if s is not spelled.source for d in _declared(s, word)]
         if len({text for (_, text), _ in every}) != 1:
             return None
         (at, text), source = every[0]
@@ -135,7 +130,7 @@ class Names:
     def _alias(self, name: str, arguments: list[str], spelled: Spelled) -> Spelled | None:
         """What an alias that is a template stands for, its parameters bound."""
         for source in (spelled.source, *(s for s in self.sources if s is not spelled.source)):
-            for at, text in self._declared(source, name, spelled.at if source is spelled.source else -1):
+            for at, text in _declared(source, name, spelled.at if source is spelled.source else -1):
                 start = max(source.statements.rfind(c, 0, at) for c in ";{}") + 1
                 parameters, after = template_head(source.statements, start)
                 if parameters and not source.statements[after:at].strip():
@@ -170,7 +165,7 @@ class Names:
                 continue
             parameters, start, end = body
             bound = self._bound(parameters, arguments, of, source, start)
-            inside = [d for d in self._declared(source, word) if start < d[0] < end]
+            inside = [d for d in _declared(source, word) if start < d[0] < end]
             if inside:
                 return Spelled(inside[0][1], source, inside[0][0], bound)
         return None
@@ -245,22 +240,33 @@ def _bare(text: str) -> str:
     return re.sub(r"^(?:(?:typename|class|const)\s+)+", "", squeeze(text)).strip()
 
 
-def _declared(source: CSource, word: str) -> list[tuple[int, str]]:
-    """(position, text) of the aliases and constants of a name."""
-    if word not in source.statements:
-        return []
-    one = re.escape(word)
-    pattern = (
-        rf"\busing\s+{one}\s*+=\s*+([^;]+);|\bconstexpr\s+(?:static\s+)?(?:const\s+)?[\w:]+\s+{one}\s*+=\s*+([^;]+);"
-    )
-    found = [(m.start(), m[1] or m[2]) for m in re.finditer(pattern, source.statements)]
-    return [(at, squeeze(text)) for at, text in found]
+def _declared(source: CSource, word: str, but: int = -1) -> list[tuple[int, str]]:
+    """(position, text) of the aliases and constants of a name, but the one at a place."""
+    if "cutlass names" not in source.read:
+        every: dict[str, list[tuple[int, str]]] = {}
+        for match in _DECLARED.finditer(source.statements):
+            every.setdefault(match[1] or match[3], []).append((match.start(), squeeze(match[2] or match[4])))
+        source.read["cutlass names"] = every
+    found = source.read["cutlass names"].get(word, [])
+    return [(at, text) for at, text in found if not at <= but < at + len(text) + len(word) + 9]
 
 
 def _class_body(source: CSource, name: str) -> tuple[list[str], int, int] | None:
     """(template parameters, start and end of the body) of a class of this file."""
-    if name not in source.statements:
-        return None
+    bodies: dict[str, tuple[list[str], int, int] | None] = source.read.setdefault("cutlass classes", {})
+    if name not in bodies:
+        bodies[name] = _looked_up(source, name) if name in _classes(source) else None
+    return bodies[name]
+
+
+def _classes(source: CSource) -> frozenset[str]:
+    names: frozenset[str] | None = source.read.get("class names")
+    if names is None:
+        names = source.read["class names"] = frozenset(re.findall(r"\b(?:struct|class)\s+(\w+)", source.statements))
+    return names
+
+
+def _looked_up(source: CSource, name: str) -> tuple[list[str], int, int] | None:
     if (template := class_template(source, name)) is not None:
         parameters, _, start, end = template
         return split_arguments(parameters), start, end
