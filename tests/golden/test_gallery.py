@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
+import transformers
 from gallery import MODELS, ROOT
 from opscope_schemas.report import CheckReportResult, ReportFacts
 from opscope_tools.check_report import CHECK_REPORT, CheckReportArguments
@@ -40,6 +42,17 @@ def test_a_report_of_the_gallery_passes_every_check(path: str, tmp_path: Path) -
 @pytest.mark.parametrize("path", [path for path in REPORTS if path not in QUICK])
 def test_a_report_of_the_gallery_is_the_one_that_its_source_gives(path: str, tmp_path: Path) -> None:
     assert checked(path, tmp_path, regenerate=True).problems == (), "make gallery, and look at the difference"
+
+
+@pytest.mark.parametrize("path", [path for path in REPORTS if "/implementations/" in path])
+def test_what_a_task_is_called_as_stands_on_the_line_that_calls_it(path: str) -> None:
+    """A class that has no attribute, but a place in a table of functions, is called by its own name."""
+    text = re.sub(r"<!-- fact:[^>]*-->", "", (ROOT / path).read_text())
+    root = Path(transformers.__file__).parents[1]
+    called = re.findall(r"called as ([a-z]\w*) at `([^`:]+):(\d+)`", text)
+    assert called or "mamba" in path
+    for name, file, line in called:
+        assert name in (root / file).read_text().split("\n")[int(line) - 1], (name, file, line)
 
 
 def test_the_report_on_vllm_is_whole_in_form() -> None:

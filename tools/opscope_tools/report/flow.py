@@ -77,7 +77,8 @@ def _purpose(facts: ImplementationFacts, run: Sequence[Task]) -> str:
     last = max(each.first.kernel.line for each in run)
     lines = f"{kernel.line}-{last}" if last > kernel.line else f"{kernel.line}"
     outside = call is not None and call.file != kernel.file
-    through = f", called as {call.attribute} at `{call.file}:{call.line}`" if call and outside else ""
+    at = (call.via or (call,))[-1] if call else None  # in a helper of the forward, if it is called there
+    through = f", called as {call.attribute} at `{at.file}:{at.line}`" if call and at and outside else ""
     found = facts.locate(task.first.owner)
     # a forward that is inherited or swapped in stands outside its class
     inside = found and found[0] == kernel.file and found[1].line <= kernel.line <= found[1].end_line
