@@ -333,6 +333,15 @@ def glossary_rows(text: str) -> list[tuple[str, str]]:
     return [(term, meaning) for term, (pattern, meaning) in _TERMS.items() if re.search(pattern, text)]
 
 
+def _calibrated(facts: ImplementationFacts) -> list[str]:
+    """What the times are fitted on, and how far off the fits are."""
+    notes = [found.calibration for found in facts.estimates.values() if found.calibration is not None]
+    errors = {name: error for note in notes for name, error in note.error.items()}
+    off = ", ".join(f"{name.replace('_', ' ')} {error:g} %" for name, error in sorted(errors.items()))
+    said = f"; off by, on average and on sizes that no fit has seen: {off}" if off else ""
+    return [f"Times: fits of {source}{said}" for source in dict.fromkeys(note.source for note in notes)]
+
+
 def references(facts: ImplementationFacts) -> list[str]:
     """The sources that were read, and the conventions that the figures follow."""
     read = ", ".join(f"{source.repository} {source.version}".strip() for source in facts.sources)
@@ -344,6 +353,7 @@ def references(facts: ImplementationFacts) -> list[str]:
     lines += paper_lines(facts)
     told = " ".join(text for text in facts.main.conventions if "`repeat`" not in text)  # which no listing here shows
     lines.append(f"Conventions, whose names of fields are those of the answer of `count_flops`: {told}")
+    lines += _calibrated(facts)
     for label, texts in (("Assumptions", facts.main.assumptions), ("Not counted", facts.main.not_counted)):
         lines += [f"{label}: {' '.join(text if text.endswith('.') else f'{text}.' for text in texts)}"] if texts else []
     return [*lines, *(f"Note: {text}" for text in facts.notes)]

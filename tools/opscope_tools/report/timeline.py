@@ -29,7 +29,7 @@ _NAMED = 3
 LEGEND = (
     "A line without a file is one of the model's own. Behind a bar: its time, its share of the pass, what limits it with the share of its time that this explains, what it computes or moves in all its "
     "runs. fixed: most of its time is the part of its fit that grows with none of its sizes, scaled by how kernels near it were measured against the fit; else the roof that it is nearer "
-    "to, memory (its bytes) or compute (its products), neither of them where that explains less than a quarter. A fused kernel is "
+    "to, memory (its bytes) or compute (its products), neither of them where that explains less than a quarter; such kernels have a fixed part too. A fused kernel is "
     "called by what it does, with the operators before and behind that it takes in (a residual add, a cast, the turn of a rotary embedding), and stands at the "
     "module that issues most of them. What limits a kernel here may be another than what section 8.3 says of its operator: there operators run eagerly, one "
     "by one, and attention has the pairs too that a mask hides."
