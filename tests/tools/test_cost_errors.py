@@ -246,3 +246,10 @@ def test_a_model_that_its_default_configuration_does_not_build_says_line_and_fie
     assert raised.value.location.startswith("transformers/models/nemotron/modeling_nemotron.py:")
     assert "num_key_value_heads" in raised.value.next_step
     assert "nobody has set them" in raised.value.next_step
+
+
+def test_a_refusal_of_the_model_itself_is_not_put_down_to_fields_that_it_does_not_name(context: ToolContext) -> None:
+    """By default it has no layer of attention, and its cache refuses to be asked for its length."""
+    with pytest.raises(TraceError, match="get_seq_length") as raised:
+        count_flops(CostArguments(target="granitemoehybrid"), context)
+    assert "nobody has set them" not in raised.value.next_step

@@ -44,4 +44,6 @@ def unset(error: BaseException, config: Any) -> str:
         step = step.tb_next
     own = config.get_text_config() if hasattr(config, "get_text_config") else config
     missing = [name for name in read if getattr(own, name, "") is None]
+    if not isinstance(error, TypeError | AttributeError | LookupError):  # what code refuses by itself, it says why
+        missing = [name for name in missing if name in str(error)]
     return f"Give {', '.join(missing)} with config: {reader} reads them, and nobody has set them." if missing else ""
