@@ -237,6 +237,15 @@ def test_each_use_of_a_class_gives_its_own_values(tmp_path: Path) -> None:
     }
 
 
+def test_a_class_of_the_same_name_in_another_file_is_another(tmp_path: Path) -> None:
+    """Files side by side that each have their own `Runner` and use it: none has the tiles of the other."""
+    (tmp_path / "other.cu").write_text(
+        OF_CLASSES.replace("Sizes<64>", "Sizes<192>").replace("Sizes<2 * 64>", "Sizes<256>")
+    )
+    found = read(tmp_path, OF_CLASSES, "one.cu")
+    assert {t.name: set(t.values) for t in found.tile}["TileShape_MNK"] == {"64 x 128 x 64", "128 x 128 x 64"}
+
+
 def test_two_blocks_share_a_tile_where_the_schedule_says_so(tmp_path: Path) -> None:
     found = read(tmp_path, OF_ALIASES)
     (block,) = [level for level in found.levels if level.level == "block"]

@@ -27,7 +27,7 @@ from opscope_schemas.tiling import (
 
 from opscope_tools.kernels.cuda.source_text import CSource, matching_angle, split_arguments, squeeze, whole_words
 from opscope_tools.kernels.cutlass.definitions import Operator, operators, parameter_default, parameter_name
-from opscope_tools.kernels.cutlass.names import Names, Spelled
+from opscope_tools.kernels.cutlass.names import Names, Spelled, defines
 from opscope_tools.kernels.projections.cost import evaluated_at
 from opscope_tools.kernels.records import KernelRef
 
@@ -138,6 +138,8 @@ class _Description:
         scope = within[-1]
         seen: set[tuple[str, ...]] = set()
         for source in self.sources:
+            if source is not self.source and scope.kind == "class" and defines(source, scope.name):
+                continue  # a class of its own by that name
             for position, _ in whole_words(source.statements, scope.name):
                 after = re.compile(r"\s*+<").match(source.statements, position + len(scope.name))
                 if after is None or (source is self.source and scope.heading <= position < scope.opening):

@@ -159,7 +159,7 @@ class Names:
         if name is None:
             return None
         arguments = split_arguments(text[name.end() : matching_angle(text, name.end() - 1)]) if name[2] else []
-        for source in self.sources:
+        for source in self._holding(name[1], of.source):
             body = _class_body(source, name[1])
             if body is None:
                 continue
@@ -169,6 +169,13 @@ class Names:
             if inside:
                 return Spelled(inside[0][1], source, inside[0][0], bound)
         return None
+
+    def _holding(self, name: str, here: CSource) -> list[CSource]:
+        """The file whose class a name means in another: that one itself, else the only one that there is."""
+        if defines(here, name):
+            return [here]
+        found = [source for source in self.sources if defines(source, name)]
+        return found if len(found) == 1 else []
 
     # ---- what it comes to
 
@@ -259,6 +266,11 @@ def _class_body(source: CSource, name: str) -> tuple[list[str], int, int] | None
     return bodies[name]
 
 
+def defines(source: CSource, name: str) -> bool:
+    """Whether a file has a class of that name with a body."""
+    return _class_body(source, name) is not None
+
+
 def _classes(source: CSource) -> frozenset[str]:
     names: frozenset[str] | None = source.read.get("class names")
     if names is None:
@@ -274,4 +286,4 @@ def _looked_up(source: CSource, name: str) -> tuple[list[str], int, int] | None:
     return None if found is None else ([], found.end(), source.block_end(found.end() - 1))
 
 
-__all__ = ["Names", "Spelled"]
+__all__ = ["Names", "Spelled", "defines"]
