@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -275,6 +276,64 @@ def test_what_a_function_keeps_to_itself_is_said_not_to_be_compilable(tmp_path: 
     if shutil.which("nvcc"):
         found = compiled(own, reference, kernel, [], [], {}, "", MemoryStore(), **QUIET)
         assert "local to a function" in found.statement
+
+
+BEFORE = HEAD + SETTINGS
+OPERATOR = COMMON + KERNEL
+SMALL, LARGE = (f"cute::Shape<cute::_{m}, cute::_128, cute::_64>" for m in (64, 128))
+#: what stands before the operator, of which a compiler takes LARGE; what closes behind it
+SCOPES = {
+    "the alias of another function": f"using Tile = {LARGE};\nvoid other() {{ using Tile = {SMALL}; }}\n",
+    "the member of a class": f"using Tile = {LARGE};\nstruct Config {{ using Tile = {SMALL}; }};\n",
+    "another namespace": f"namespace a {{ using Tile = {SMALL}; }}\nusing Tile = {LARGE};\nnamespace b {{ using Tile = {SMALL}; }}\n",
+    "two classes of a name": f"namespace a {{ struct C {{ using T = {SMALL}; }}; }}\nnamespace b {{ struct C {{ using T = {LARGE}; }}; }}\n"
+    "using Tile = b::C::T;\n",
+    "a specialisation": f"template <int N> struct P {{ using T = {SMALL}; }};\ntemplate <> struct P<2> {{ using T = {LARGE}; }};\nusing Tile = P<2>::T;\n",
+    "a base class": f"struct A {{ using T = {LARGE}; }};\nstruct B : A {{ struct I {{ using T = {SMALL}; }}; }};\nusing Tile = B::T;\n",
+    "branches of an #if": f"#ifdef BIG\nusing Tile = {LARGE};\n#else\nusing Tile = {SMALL};\n#endif\n",
+    "a using-declaration": f"namespace a {{ using Tile = {LARGE}; }}\nnamespace c {{ using Tile = {SMALL}; }}\nusing a::Tile;\n",
+    "a macro": "constexpr int TM = 64;\n#define TM 128\nusing Tile = cute::Shape<cute::Int<TM>, cute::_128, cute::_64>;\n",
+    "a typedef nearer": f"using Tile = {SMALL};\nnamespace k {{\ntypedef {LARGE} Tile;\n",
+    "a constant of another kind nearer": "constexpr int M = 64;\nnamespace k {\nstatic const int M = 128;\n"
+    "using Tile = cute::Shape<cute::Int<M>, cute::_128, cute::_64>;\n",
+    "the global one": "constexpr int M = 128;\nnamespace k {\nconstexpr int M = 64;\nusing Tile = cute::Shape<cute::Int<::M>, cute::_128, cute::_64>;\n",
+    "a difference of members": "template <int N> struct V { static constexpr int v = N; };\n"
+    "using Tile = cute::Shape<cute::Int<V<192>::v - V<64>::v>, cute::_128, cute::_64>;\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SCOPES)
+def test_no_name_is_taken_for_another(case: str, tmp_path: Path) -> None:
+    """What is not worked out may be left open, but no other tile is told."""
+    closing = "\n}\n" if "namespace k {" in SCOPES[case] else "\n"
+    found = read(tmp_path, BEFORE + SCOPES[case] + OPERATOR + closing)
+    told = [v for t in found.tile for v in t.values if t.name == "TileShape_MNK" and re.fullmatch(r"[\dx ]+", v)]
+    assert told in ([], ["128 x 128 x 64"])
+    if not told:
+        assert found.cost is None
+        assert not found.shared_memory
+
+
+def test_stages_of_one_instance_are_not_those_of_all(tmp_path: Path) -> None:
+    text = OF_CLASSES.replace("int Unused = 3", "class Stages")
+    text = text.replace("using Stages = cutlass::gemm::collective::StageCount<Wide / 8>;\n", "")
+    text = text.replace("Sizes<64>>", "Sizes<64>, cutlass::gemm::collective::StageCount<3>>")
+    text = text.replace("Sizes<2 * 64>>", "Sizes<64>, cutlass::gemm::collective::StageCountAuto>")
+    found = read(tmp_path, text.replace("Runner<float", "Runner<cutlass::half_t"), "Runner.Kernel")
+    assert [(s.value, "StageCount<3>" in s.when) for s in found.num_stages] == [("3", True)]
+    assert {a.dimensions[-1] for a in found.shared_memory} == {"Stages"}
+
+
+def test_templates_of_templates_end(tmp_path: Path) -> None:
+    """Each asks for the one before three times: nobody waits for three to the thirtieth."""
+    chain = "template <int N> using A0 = cute::Int<N>;\n" + "".join(
+        f"template <int N> using A{at} = cute::Shape<A{at - 1}<N>, A{at - 1}<N>, A{at - 1}<N>>;\n"
+        for at in range(1, 31)
+    )
+    begun = time.monotonic()
+    found = read(tmp_path, BEFORE + chain + "using Tile = A30<64>;\n" + OPERATOR + "\n")
+    assert found.cost is None
+    assert time.monotonic() - begun < 30
 
 
 @pytest.mark.parametrize("text", [

@@ -75,7 +75,7 @@ def test_the_sizes_of_a_pass_are_those_of_its_formulas(facts: ImplementationFact
 def test_leads_claim_no_more_than_was_compared(facts: ImplementationFacts) -> None:
     """Not every figure has a key, and classes that hold others take more of the time than what they hold."""
     said = findings(facts, [], Quotes())
-    assert "a figure with a comment `fact:KEY` in the Markdown stands under that key" in said["11"]
+    assert "A figure with a comment `fact:KEY` in the Markdown stands under that key" in said["11"]
     inside = {
         phase: found.model_copy(
             update={

@@ -39,7 +39,7 @@ def findings(facts: ImplementationFacts, catalogue: Sequence[Task], quotes: Quot
         "8": _limits(facts),
         "9": _positions(facts, quotes),
         "10": _files(facts, quotes),
-        "11": "FLOPs and bytes of eager execution follow the conventions below, times and what fits on a device those of section 8.2; a figure with a comment `fact:KEY` in the Markdown stands under that key in the facts file beside the report.",
+        "11": "FLOPs and bytes of eager execution follow the conventions below; what times are the sum of stands in section 8.2. A figure with a comment `fact:KEY` in the Markdown stands under that key in the facts file beside the report.",
     }
 
 

@@ -12,9 +12,10 @@ from opscope_tools.kernels.records import KernelRef
 #: the classes of kernels whose arguments are a problem, a mainloop, an epilogue and a scheduler
 UNIVERSAL = ("GemmUniversal", "ConvUniversal")
 _MARKS = tuple(f"kernel::{name}".encode() for name in UNIVERSAL)
+_CUTLASS = re.compile(r"\b(?:gemm|conv)\s*::\s*kernel\s*::\s*$")
 _USING = re.compile(r"\s*+using\s+(\w+)\s*+=\s*+")
 _CLASS = re.compile(r"(?:struct|class)\s++(?:[A-Z_]+\s*+\([^()]*\)\s*+)?(\w+)")
-_NAMESPACE = re.compile(r"\s*+(?:inline\s+)?namespace\b\s*+([\w:]*+)\s*+$")
+NAMESPACE = re.compile(r"\s*+(?:inline\s+)?namespace\b\s*+([\w:]*+)\s*+$")
 
 
 def may_hold(data: bytes) -> bool:
@@ -67,7 +68,12 @@ def operators(source: CSource) -> Iterator[Operator]:
         start = max(text.rfind(c, 0, position) for c in ";{}") + 1
         parameters, after = template_head(text, start)
         using = _USING.match(text, after)
-        if opening is None or closing < 0 or using is None or not text[:position].rstrip().endswith("kernel::"):
+        if (
+            opening is None
+            or closing < 0
+            or using is None
+            or not _CUTLASS.search(text, max(0, position - 60), position)
+        ):
             continue
         arguments = tuple(split_arguments(text[opening.end() : closing]))
         end = text.find(";", closing)
@@ -98,7 +104,7 @@ def scopes(source: CSource, position: int) -> Iterator[Scope]:
             continue
         start = max(text.rfind(c, 0, opening) for c in ";{}") + 1
         heading = text[start:opening]
-        if (space := _NAMESPACE.match(heading)) is not None:
+        if (space := NAMESPACE.match(heading)) is not None:
             yield Scope("namespace", space[1], (), start, opening, closing)
             continue
         parameters, after = template_head(heading, 0)
@@ -128,6 +134,7 @@ def parameter_default(text: str) -> str:
 
 
 __all__ = [
+    "NAMESPACE",
     "UNIVERSAL",
     "Operator",
     "Scope",

@@ -26,8 +26,8 @@ from opscope_schemas.tiling import (
 )
 
 from opscope_tools.kernels.cuda.source_text import CSource, matching_angle, split_arguments, squeeze, whole_words
-from opscope_tools.kernels.cutlass.definitions import Operator, operators, parameter_default, parameter_name
-from opscope_tools.kernels.cutlass.names import Names, Spelled, defines
+from opscope_tools.kernels.cutlass.definitions import Operator, Scope, operators, parameter_default, parameter_name
+from opscope_tools.kernels.cutlass.names import Names, Spelled, defines, specialised
 from opscope_tools.kernels.projections.cost import evaluated_at
 from opscope_tools.kernels.records import KernelRef
 
@@ -99,6 +99,7 @@ class _Description:
             sizes,
         )
         self.names = Names(sources)
+        self.convolves = "ConvUniversal" in source.statements[operator.start : operator.end]
         self.notes: list[str] = []
         #: each instance: what the template parameters around are bound to, where that is written
         self.instances = list(self._instances()) or [({}, Spelled("", source, operator.start))]
@@ -124,8 +125,8 @@ class _Description:
             id=r.id, name=r.name, language="cutlass", file=r.file, line=r.line, end_line=r.end_line,
             constexpr=constexprs, tile=tiles, levels=tuple(self.levels(mainloops, shape)), grid=launches,
             num_tiles=self.num_tiles(shape)[0], num_stages=stages,
-            shared_memory=tuple(self.shared(mainloops, shape, stages)), instructions=tuple(self.products(mainloops)), cost=self.cost(mainloops, epilogues, shape),
-            resources=Resources(instances=tuple(self.named())), notes=(*self.notes, *self.left()),
+            shared_memory=tuple(self.shared(mainloops, shape)), instructions=tuple(self.products(mainloops)), cost=self.cost(mainloops, epilogues, shape),
+            resources=Resources(instances=tuple(self.named())), notes=tuple(dict.fromkeys((*self.notes, *self.left()))),
         )  # fmt: skip
 
     # ---- instances
@@ -136,23 +137,22 @@ class _Description:
         if not within:
             return
         scope = within[-1]
+        if scope.kind == "class" and specialised(self.source, scope.name):
+            self.notes.append(f"Of {scope.name} there are several: which of them a use means is not worked out.")
+            return
         seen: set[tuple[str, ...]] = set()
+        spaces = {s.name for s in self.operator.scopes if s.kind == "namespace"}
+        packed = any("..." in parameter for parameter in scope.parameters)
         for source in self.sources:
             if source is not self.source and scope.kind == "class" and defines(source, scope.name):
                 continue  # a class of its own by that name
-            for position, _ in whole_words(source.statements, scope.name):
-                after = re.compile(r"\s*+<").match(source.statements, position + len(scope.name))
-                if after is None or (source is self.source and scope.heading <= position < scope.opening):
+            for position, given in _uses(source, scope, spaces, own=source is self.source):
+                if (len(given) > len(scope.parameters) and not packed) or len(seen) >= _INSTANCES:
                     continue
-                if re.search(r"\b(?:struct|class)\s+$", source.statements[max(0, position - 40) : position]):
-                    continue  # a specialisation
-                closing = matching_angle(source.statements, after.end() - 1)
-                given = split_arguments(source.statements[after.end() : closing]) if closing > 0 else []
-                if not given or len(given) > len(scope.parameters) or tuple(given) in seen or len(seen) >= _INSTANCES:
-                    continue
-                seen.add(tuple(given))
                 bound: dict[str, Spelled] = {}
                 for index, parameter in enumerate(scope.parameters):
+                    if "..." in parameter:
+                        break
                     text = given[index] if index < len(given) else parameter_default(parameter)
                     if text:
                         where = (
@@ -161,7 +161,10 @@ class _Description:
                             else Spelled(text, self.source, scope.heading, dict(bound))
                         )
                         bound[parameter_name(parameter)] = self.names.meant(where)
-                yield bound, Spelled(f"{scope.name}<{', '.join(given)}>", source, position)
+                key = (*given, *(self.names.shown(one) for one in bound.values()))
+                if key not in seen:
+                    seen.add(key)
+                    yield bound, Spelled(f"{scope.name}<{', '.join(given)}>", source, position)
 
     def spelled(self, text: str, bound: Mapping[str, Spelled]) -> Spelled:
         return Spelled(text, self.source, self.operator.start, bound)
@@ -266,25 +269,31 @@ class _Description:
             )  # fmt: skip
 
     def stages(self, collectives: Sequence[Collective]) -> Iterator[BoundValue]:
-        said: dict[str, BoundValue] = {}
-        for one in collectives:
-            spelled = one.arguments.get("StageCountType") or one.arguments.get("DispatchPolicy")
-            if spelled is None:
+        """The stages that are numbers; of several instances each with the one that it is of."""
+        several = len(self.instances) > 1
+        for one, (_, written) in zip(collectives, self.instances, strict=True):
+            found, count = self._count(one)
+            if found is None:
                 continue
-            found = self.names.meant(spelled)
-            if "StageCountType" not in one.arguments:
-                listed = re.search(r"\bMainloop\w+\s*<", found.text)
-                inner = split_arguments(found.text[listed.end() :]) if listed else []
-                found = found.with_text(inner[0]) if inner else found
-            count = self.names.number(found)
             if count is None and (chosen := re.search(r"StageCountAuto\w*", found.text)) is not None:
                 self.notes.append(f"{chosen[0]}: as many stages as fit in shared memory; compile=true says how many.")
             elif count is not None:
-                said[str(count)] = BoundValue(
-                    value=str(count), origin="constant", line=found.line, file="" if found.source.path == self.reference.file else found.source.path
+                yield BoundValue(
+                    value=str(count), origin="constant", line=found.line, when=squeeze(written.text) if several else "",
+                    file="" if found.source.path == self.reference.file else found.source.path,
                 )  # fmt: skip
-        self.notes[:] = dict.fromkeys(self.notes)
-        yield from said.values()
+
+    def _count(self, one: Collective) -> tuple[Spelled | None, int | None]:
+        """What says how many stages there are, and that number; None where it is not told."""
+        spelled = one.arguments.get("StageCountType") or one.arguments.get("DispatchPolicy")
+        if spelled is None:
+            return None, None
+        found = self.names.meant(spelled)
+        if "StageCountType" not in one.arguments:
+            listed = re.search(r"\bMainloop\w+\s*<", found.text)
+            inner = split_arguments(found.text[listed.end() :]) if listed else []
+            found = found.with_text(inner[0]) if inner else found
+        return found, self.names.number(found)
 
     def products(self, collectives: Sequence[Collective]) -> Iterator[Instruction]:
         """What the mainloop multiplies with, as far as its class of operators says."""
@@ -345,13 +354,9 @@ class _Description:
     def num_tiles(self, shape: tuple[int, int, int] | None) -> tuple[str, str]:
         """(how many tiles a launch works on, how many products of that problem)."""
         problem = self.names.meant(self.spelled(self.operator.arguments[0], self.instances[0][0])).text
-        if (
-            shape is None
-            or "Group" in problem
-            or "ConvUniversal" in self.source.statements[self.operator.start : self.operator.end]
-        ):
+        sizes = self.names.shape(self.spelled(self.operator.arguments[0], self.instances[0][0]))
+        if shape is None or "Group" in problem or self.convolves or sizes is None or len(sizes) not in (3, 4):
             return "", ""
-        sizes = self.names.shape(self.spelled(self.operator.arguments[0], self.instances[0][0])) or ()
         many = " * {L}" if len(sizes) != 3 else ""
         return f"cdiv({{M}}, {shape[0]}) * cdiv({{N}}, {shape[1]}){many}", many
 
@@ -382,17 +387,19 @@ class _Description:
     def _packed(self, collectives: Sequence[Collective]) -> bool:
         """Whether elements lie in shared memory as densely as in global memory: narrow ones of several formats are widened to bytes."""
         widths = [self._element(collectives, f"Element{name}")[1] or 0 for name in "AB"]
-        return min(widths) >= 8 or (widths == [4, 4] and "BlockScaled" in self._said(collectives, "OpClass"))
+        arch, schedule = self._said(collectives, "ArchTag"), self._said(collectives, "KernelScheduleType")
+        if arch.endswith("Sm103"):  # its builders cut k anew
+            return False
+        return min(widths) >= 8 or (widths == [4, 4] and re.search(r"(?<!f6)f4", schedule) is not None)
 
-    def shared(
-        self, collectives: Sequence[Collective], shape: tuple[int, int, int] | None, stages: Sequence[BoundValue]
-    ) -> Iterator[SharedArray]:
+    def shared(self, collectives: Sequence[Collective], shape: tuple[int, int, int] | None) -> Iterator[SharedArray]:
         """Where A and B wait for the products: a stage of each, as many as there are stages."""
         sparse = "Sparse" in self._said(collectives, "OpClass")
         if shape is None or self.sharing(collectives) != 1 or sparse or not self._packed(collectives):
             return
         m, n, k = shape
-        count = stages[0].value if len(stages) == 1 else "Stages"
+        counts = {self._count(one)[1] for one in collectives}
+        count = str(next(iter(counts))) if len(counts) == 1 and None not in counts else "Stages"
         for name, rows in (("A", m), ("B", n)):
             text, bits = self._element(collectives, f"Element{name}")
             at = next((c.arguments[f"Element{name}"] for c in collectives if f"Element{name}" in c.arguments), None)
@@ -409,8 +416,8 @@ class _Description:
         self, mainloops: Sequence[Collective], epilogues: Sequence[Collective], shape: tuple[int, int, int] | None
     ) -> Cost | None:
         """Of one tile along all of k: products exactly, bytes of A and B as the mainloop loads them, the result's as it is stored."""
-        if shape is None or "Sparse" in self._said(mainloops, "OpClass"):
-            return None
+        if shape is None or "Sparse" in self._said(mainloops, "OpClass") or self.convolves:
+            return None  # a convolution goes over k for each place of its filter
         m, n, k = shape
         (_, a), (_, b), (_, d) = (
             self._element(mainloops, "ElementA"), self._element(mainloops, "ElementB"), self._element(epilogues, "ElementD"),
@@ -425,8 +432,16 @@ class _Description:
         lacking = ["arithmetic of the epilogue"]
         if source_c != "void":
             lacking.append("the epilogue's source C, read where beta is not 0")
-        if "BlockScaled" in self._said(mainloops, "OpClass"):
-            lacking.append("scales of blocks: their bytes, and what multiplies by them")
+        scaled = (
+            ("OpClass", "BlockScaled"),
+            ("GmemLayoutA", "tuple<"),
+            ("ElementA", "tuple<"),
+            ("GmemLayoutB", "tuple<"),
+        )
+        if any(mark in self._said(mainloops, name) for name, mark in scaled):
+            lacking.append("scales and zero points: their bytes, and what multiplies by them")
+        if re.search(r"FastF(?:P)?32", self._said(mainloops, "KernelScheduleType")):
+            lacking.append("that each product of floats is several of narrower parts")
         if a != b:
             lacking.append("conversions of the narrower operand")
         if not written:
@@ -452,7 +467,7 @@ class _Description:
             at_least=tuple(n for n in texts if not n.endswith("matmul_flops")), not_counted=tuple(lacking),
             lines=(CostLine(line=at.line, operation=f"product of a tile, {m} x {n} x {k} a turn", flops=products, bytes=read, basis="evaluated",
                             file="" if at.source.path == self.reference.file else at.source.path),),
-            variables={"{M}, {N}, {K}": "rows of A, columns of B, and what is summed over; of a convolution, of the product that it is as"}
+            variables={"{M}, {N}, {K}": "rows of A, columns of B, and what is summed over"}
             | ({"{L}": "products of that size"} if "{L}" in tiles else {}),
             assumptions=("Tiles count whole: what lies beyond the problem is computed as zeros, and is not fetched.",),
             unbound=unbound, evaluated=numbers,
@@ -462,11 +477,30 @@ class _Description:
         """What no instance of this repository settles."""
         open_ = [c.name for c in self.parameters() if not c.values]
         if open_:
-            yield f"{', '.join(open_)}: given by who uses {self.operator.within[-1].name}, nobody in the files around."
+            yield f"{', '.join(open_)}: what uses of {self.operator.within[-1].name} give, the files around do not tell."
         problem = self.names.meant(self.spelled(self.operator.arguments[0], self.instances[0][0])).text
         if "Group" in problem:
             yield "A launch takes a group of problems: tiles and costs are of each, those of a launch are their sum."
         yield "Matrix instruction, threads, stages left to the builder and swizzles are template code of CUTLASS: compile=true asks the compiler."
+
+
+def _uses(source: CSource, scope: Scope, spaces: set[str], *, own: bool) -> Iterator[tuple[int, list[str]]]:
+    """Where a file names the template with arguments: position, and these. What another namespace qualifies is another."""
+    text = source.statements
+    for position, _ in whole_words(text, scope.name):
+        after = re.compile(r"\s*+<").match(text, position + len(scope.name))
+        before = text[max(0, position - 80) : position]
+        if after is None or (own and scope.heading <= position < scope.opening):
+            continue
+        if re.search(r"\b(?:struct|class|return)\s+$", before):
+            continue  # a specialisation; a comparison
+        qualified = re.search(r"(\w+)\s*::\s*$", before)
+        if qualified is not None and qualified[1] not in spaces:
+            continue
+        closing = matching_angle(text, after.end() - 1)
+        given = split_arguments(text[after.end() : closing]) if closing > 0 else []
+        if given and not any(re.search(r"&&|\|\|", one) for one in given):
+            yield position, given
 
 
 def _placed(found: Spelled, arguments: Sequence[str]) -> Iterator[Spelled]:

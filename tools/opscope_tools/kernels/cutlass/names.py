@@ -14,13 +14,21 @@ from opscope_tools.kernels.cuda.source_text import (
     CSource,
     matching,
     matching_angle,
-    opening_angle,
     split_arguments,
     squeeze,
 )
-from opscope_tools.kernels.cutlass.definitions import Scope, parameter_default, parameter_name, scopes, template_head
+from opscope_tools.kernels.cutlass.definitions import (
+    NAMESPACE,
+    Scope,
+    parameter_default,
+    parameter_name,
+    scopes,
+    template_head,
+)
 
 _STEPS = 40
+#: names that are looked up for one operator: templates of templates may ask for more than anybody can wait for
+_WORK = 20_000
 _DECLARED = re.compile(
     r"\busing\s+(\w+)\s*+=\s*+([^;]+);|\bconstexpr\s+(?:static\s+)?(?:const\s+)?[\w:]+\s+(\w+)\s*+=\s*+([^;]+);"
 )
@@ -33,6 +41,9 @@ _CONSTANT = re.compile(
 _SHAPE = re.compile(r"(?:decltype\s*\(\s*)?(?:cute::)?(?:Shape|tuple|make_shape)\s*([<(])")
 _BITS = re.compile(r"(?:cute::|cutlass::)?sizeof_bits(?:_v\s*<([^<>]*)>|\s*<([^<>]*)>::value)")
 _BYTES = re.compile(r"\bsizeof\s*\(([^()]*)\)")
+#: classes whose own arguments are what is looked for
+_OF_CUTLASS = frozenset({"CollectiveBuilder", "CollectiveMma"})
+_FUNDAMENTAL = frozenset("unsigned signed int long short char bool".split())
 _SAME = re.compile(r"(?:\w+::)*is_same(?:_v)?\s*<([^<>]*(?:<[^<>]*>[^<>]*)*)>(?:::value)?")
 _CHOICE = re.compile(r"(?:\w+::)*conditional_t\s*<(.*)>", re.DOTALL)
 #: types around an element, with what they make of its width
@@ -67,6 +78,7 @@ class Names:
     def __init__(self, sources: Sequence[CSource]) -> None:
         self.sources = sources
         self._around: dict[tuple[str, int], list[Scope]] = {}
+        self._left = _WORK
 
     def _scopes(self, source: CSource, at: int) -> list[Scope]:
         key = source.path, at
@@ -77,6 +89,9 @@ class Names:
     def meant(self, spelled: Spelled) -> Spelled:
         """What a name leads to; what is no name stays."""
         for _ in range(_STEPS):
+            self._left -= 1
+            if self._left < 0:
+                return spelled
             following = self._step(spelled)
             if following is None:
                 return spelled
@@ -88,7 +103,7 @@ class Names:
     def _step(self, spelled: Spelled) -> Spelled | None:
         text = _bare(spelled.text)
         if _PLAIN.fullmatch(text):
-            return self._named(text.removeprefix("::"), spelled)
+            return None if text.startswith("::") else self._named(text, spelled)
         if (choice := _CHOICE.fullmatch(text)) is not None:
             return self._chosen(split_arguments(choice[1]), spelled)
         if (of_template := re.match(r"(?:\w+::)*(\w+)\s*<", text)) is not None and text.endswith(">"):
@@ -97,30 +112,46 @@ class Names:
         if found is None:
             return None
         scope = text[: found.start()].rstrip()
-        if scope.endswith(">") and opening_angle(scope, len(scope) - 1) < 0:
+        if not _is_name(scope):
             return None
         return self._member(scope, found[1], spelled)
 
     def _named(self, word: str, spelled: Spelled) -> Spelled | None:
         if word in spelled.bound:
             return spelled.bound[word]
-        if word.isdigit() or _NUMBER.fullmatch(word):
+        if word.isdigit() or _NUMBER.fullmatch(word) or any(word in _macros(source) for source in self.sources):
             return None
-        around = self._scopes(spelled.source, spelled.at)
-        local = _declared(spelled.source, word, spelled.at)
-        for scope in reversed(around):
-            here = [d for d in local if scope.opening < d[0] < scope.closing]
-            if near := ([d for d in here if d[0] < spelled.at] or here):
-                return Spelled(near[-1][1], spelled.source, near[-1][0], spelled.bound)
-            if word in map(parameter_name, scope.parameters):
+        source, at = spelled.source, spelled.at
+        around = self._scopes(source, at)
+        local = [d for d in _declared(source, word, at) if _visible(source, d[0], at, around)]
+        others = [place for place in _declared_otherwise(source, word) if _visible(source, place, at, around)]
+        for scope in [*reversed(around), None]:
+            here = [d for d in local if scope is None or scope.opening < d[0] < scope.closing]
+            if any(scope is None or scope.opening < place < scope.closing for place in others):
+                return None  # a class, a typedef, a variable: whichever of them is meant
+            if here:
+                return self._one(here, source, spelled)
+            if scope is not None and word in map(parameter_name, scope.parameters):
                 return replace(spelled, text=word, parameter=word)
-        if near := ([d for d in local if d[0] < spelled.at] or local):
-            return Spelled(near[-1][1], spelled.source, near[-1][0], spelled.bound)
-        every = [(d, s) for s in self.sources if s is not spelled.source for d in _declared(s, word)]
-        if len({text for (_, text), _ in every}) != 1:
+        every = [
+            (d, s) for s in self.sources if s is not source for d in _declared(s, word) if _in_namespaces(s, d[0])
+        ]  # fmt: skip
+        if len({text for (_, text), _ in every}) != 1 or any(_declared_otherwise(s, word) for s in self.sources):
             return None
         (at, text), source = every[0]
         return Spelled(text, source, at)
+
+    @staticmethod
+    def _one(here: Sequence[tuple[int, str]], source: CSource, spelled: Spelled) -> Spelled | None:
+        """The declaration that a name means of those in a scope; None where branches of an `#if` each have one."""
+        before = [d for d in here if d[0] < spelled.at] or list(here)
+        depth = max(_depth(source, at) for at, _ in before)
+        nearest = [d for d in before if _depth(source, d[0]) == depth]
+        return (
+            None
+            if len({text for _, text in nearest}) > 1
+            else Spelled(nearest[-1][1], source, nearest[-1][0], spelled.bound)
+        )
 
     def _chosen(self, parts: Sequence[str], spelled: Spelled) -> Spelled | None:
         """The side that `conditional_t` takes, where its test is told."""
@@ -159,14 +190,18 @@ class Names:
         if name is None:
             return None
         arguments = split_arguments(text[name.end() : matching_angle(text, name.end() - 1)]) if name[2] else []
-        for source in self._holding(name[1], of.source):
+        for source in self._holding(name[1], of.source) if name[1] not in _OF_CUTLASS else ():
             body = _class_body(source, name[1])
             if body is None:
                 continue
             parameters, start, end = body
             bound = self._bound(parameters, arguments, of, source, start)
-            inside = [d for d in _declared(source, word) if start < d[0] < end]
-            if inside:
+            inside = [
+                d
+                for d in _declared(source, word)
+                if start < d[0] < end and _depth(source, d[0]) == _depth(source, start)
+            ]
+            if len({text for _, text in inside}) == 1 and word not in _macros(source):
                 return Spelled(inside[0][1], source, inside[0][0], bound)
         return None
 
@@ -196,8 +231,12 @@ class Names:
 
         def same(match: re.Match[str]) -> str:
             sides = [self.meant(found.with_text(side)) for side in split_arguments(match[1])]
-            told = len(sides) == 2 and not any(side.parameter for side in sides)
-            return str(int(_bare(sides[0].text) == _bare(sides[1].text))) if told else match[0]
+            if len(sides) != 2 or any(side.parameter or re.search(r"::type$|decltype", side.text) for side in sides):
+                return match[0]
+            one, other = (re.sub(r"\b\w+::|\s", "", _bare(side.text).removeprefix("::")) for side in sides)
+            if one != other and any(word in _FUNDAMENTAL for side in sides for word in re.findall(r"\w+", side.text)):
+                return match[0]  # `unsigned` and `unsigned int`
+            return str(int(one == other))
 
         text = _SAME.sub(same, _BYTES.sub(bits, _BITS.sub(bits, text)))
         text = re.sub(r"\b(true|false)\b", lambda m: str(int(m[1] == "true")), text)
@@ -240,7 +279,78 @@ class Names:
         value = self.number(spelled)
         if value is not None and not re.search(r"StageCount|Schedule", self.meant(spelled).text):
             return str(value)
-        return squeeze(_bare(self.meant(spelled).text))
+        return self._spelled_out(self.meant(spelled), 4)
+
+    def _spelled_out(self, found: Spelled, depth: int) -> str:
+        """A type with what its template arguments mean."""
+        text = squeeze(_bare(found.text))
+        listed = re.match(r"(?:\w+\s*::\s*)*\w+\s*<", text)
+        if depth == 0 or listed is None or not text.endswith(">") or not _is_name(text):
+            return text
+        inner = split_arguments(text[listed.end() : -1])
+        told = [self._spelled_out(self.meant(found.with_text(one)), depth - 1) for one in inner]
+        return f"{listed[0]}{', '.join(told)}>"
+
+
+def _is_name(text: str) -> bool:
+    """Whether a text is one name with its template arguments, no expression of several."""
+    position = 0
+    while (match := re.compile(r"\s*(?:::)?\s*(?:template\s+)?\w+\s*").match(text, position)) is not None:
+        position = match.end()
+        if text[position : position + 1] == "<":
+            position = matching_angle(text, position) + 1
+            if position <= 0:
+                return False
+        if position == len(text):
+            return True
+        if not text[position:].lstrip().startswith("::"):
+            return False
+    return False
+
+
+def _depth(source: CSource, at: int) -> int:
+    return sum(opening < at <= closing for opening, closing in source.all_blocks)
+
+
+def _visible(source: CSource, declared: int, at: int, around: Sequence[Scope]) -> bool:
+    """Whether a declaration is seen from a place: every block around it is one around the place, or a namespace of its name."""
+    names = {scope.name for scope in around if scope.kind == "namespace"} | {""}
+    for opening, closing in source.all_blocks:
+        if opening < declared < closing and not opening < at < closing:
+            start = max(source.statements.rfind(c, 0, opening) for c in ";{}") + 1
+            space = NAMESPACE.match(source.statements[start:opening])
+            if space is None or space[1] not in names:
+                return False
+    return True
+
+
+def _in_namespaces(source: CSource, at: int) -> bool:
+    return all(scope.kind == "namespace" for scope in scopes(source, at)) and _depth(source, at) == sum(
+        1 for _ in scopes(source, at)
+    )
+
+
+def _macros(source: CSource) -> frozenset[str]:
+    names: frozenset[str] | None = source.read.get("macro names")
+    if names is None:
+        names = source.read["macro names"] = frozenset(macro.name for macro in source.macros)
+    return names
+
+
+def _declared_otherwise(source: CSource, word: str) -> list[int]:
+    """Where a name is declared that is no alias and no plain constant: a class, a typedef, an enumerator, a variable."""
+    known: dict[str, list[int]] = source.read.setdefault("declared otherwise", {})
+    if word not in known:
+        one, plain = re.escape(word), {at for at, _ in _declared(source, word)}
+        pattern = (
+            rf"\b(?:struct|class|union|enum(?:\s+class)?)\s+{one}\b|\btypedef\b[^;{{}}]*\b{one}\s*;|\benum\b[^;{{}}]*\{{[^}}]*\b{one}\b|"
+            rf"\b(?:const|constexpr|int|auto|bool|unsigned|long|size_t|\w+_t)\s+{one}\s*(?:\{{|=(?!=))|\busing\s+(?:\w+\s*::\s*)+{one}\s*;"
+        )
+        found = (m.start() for m in re.finditer(pattern, source.statements)) if word in source.statements else iter(())
+        known[word] = [
+            at for at in found if not any(start <= at and ";" not in source.statements[start:at] for start in plain)
+        ]
+    return known[word]
 
 
 def _bare(text: str) -> str:
@@ -268,7 +378,15 @@ def _class_body(source: CSource, name: str) -> tuple[list[str], int, int] | None
 
 def defines(source: CSource, name: str) -> bool:
     """Whether a file has a class of that name with a body."""
-    return _class_body(source, name) is not None
+    return _class_body(source, name) is not None or specialised(source, name)
+
+
+def specialised(source: CSource, name: str) -> bool:
+    """Whether a file has several classes of a name, or one and its specialisations."""
+    if name not in _classes(source):
+        return False
+    found = re.findall(rf"\b(?:struct|class)\s+{re.escape(name)}\b[^;{{()]*\{{", source.statements)
+    return len(found) > 1
 
 
 def _classes(source: CSource) -> frozenset[str]:
@@ -279,6 +397,8 @@ def _classes(source: CSource) -> frozenset[str]:
 
 
 def _looked_up(source: CSource, name: str) -> tuple[list[str], int, int] | None:
+    if specialised(source, name):
+        return None  # of several of a name, or of one and its specialisations, which is meant is not worked out
     if (template := class_template(source, name)) is not None:
         parameters, _, start, end = template
         return split_arguments(parameters), start, end
@@ -286,4 +406,4 @@ def _looked_up(source: CSource, name: str) -> tuple[list[str], int, int] | None:
     return None if found is None else ([], found.end(), source.block_end(found.end() - 1))
 
 
-__all__ = ["Names", "Spelled", "defines"]
+__all__ = ["Names", "Spelled", "defines", "specialised"]
