@@ -61,7 +61,7 @@ def peak_lines(facts: ImplementationFacts, catalogue: Sequence[Task]) -> list[st
         where = f"task {number[operator.id]}, " if document is facts.main else ""
         lines.append(
             f"Peak of activations in {document.phase}: `{largest.bytes}` bytes "
-            f"({plain_bytes(evaluate(largest.bytes, point))}) during {where}{operator.operator} "
+            f"({plain_bytes(evaluate(largest.bytes, point))}{_batched(facts, document, largest.bytes)}) during {where}{operator.operator} "
             f"(`{operator.file}:{operator.line}`), if each tensor is freed after its last reader, "
             f"which Python may do later: at the end of the name that holds it. "
             f"At other sizes another task may be the peak.{_fused(facts, document.phase, evaluate(largest.bytes, point))}"

@@ -129,19 +129,25 @@ def bottlenecks(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
     return lines
 
 
+def _at_roofs(facts: ImplementationFacts, figures: Figures) -> float:
+    """Bytes that take as long as a kernel does at the roof that limits it."""
+    return max(figures.bytes, figures.flops / facts.ridge)
+
+
 def _bound_operators(facts: ImplementationFacts, document: ModelAnalysis, kind: str, quotes: Quotes) -> Sequence[str]:
     """Operators that are limited so, without those that take little; of one that is so in some modules alone, those modules."""
-    values, whole = facts.point(document), facts.totals(document).weight(facts.ridge)
+    values = facts.point(document)
     each: dict[str, list[tuple[str, Figures]]] = {}
     held = [("", document.kernels), *((path, call.kernels or ()) for call, path in facts.calls_in(document))]
     for place, kernel in ((path, kernel) for path, kernels in held for kernel in kernels if is_leaf(kernel)):
         if (figures := Figures.sum([kernel], values)).bytes:
             each.setdefault(kernel.operator, []).append((place, figures))
+    whole = sum(_at_roofs(facts, f) for several in each.values() for _, f in several)
     said, small = [], 0
     for group in document.per_operator:
         name, found = group.name, each.get(group.name, [])
         those = [(place, f) for place, f in found if limited([f], facts.ridge)[0] == kind]
-        if those and sum(f.weight(facts.ridge) for _, f in those) < _LITTLE * whole:
+        if those and sum(_at_roofs(facts, f) for _, f in those) < _LITTLE * whole:
             small += 1
             continue
         if those and len(those) == len(found):
@@ -160,7 +166,7 @@ def _bound_operators(facts: ImplementationFacts, document: ModelAnalysis, kind: 
             said.append(f"{name} of {len(places) - _MODULES} further modules")
     if small:
         said.append(
-            f"{quotes(f'{document.phase}.small_{kind}_operators', small)} {things(small, 'further kind')} of operators that take less than 1 % each"
+            f"{quotes(f'{document.phase}.small_{kind}_operators', small)} {things(small, 'further kind')} of operators that take less than 1 % each of the time at these roofs"
         )
     return said
 
