@@ -64,8 +64,7 @@ def operator_instance(source: CSource, found: Operator, instance: str, folders: 
         declared = f"namespace {name} {{ {declared} }}"
     seen = "::".join(("", *(one for one in spaces if one), _TYPE))
     members = "\n".join(
-        f"template <class K> constexpr long long opscope_{name}() "
-        f"{{ if constexpr (requires {{ typename cute::integral_constant<long long, (long long)({value})>; }}) return {value}; else return -1; }}"
+        f"template <class K> constexpr long long opscope_{name}() {{ if constexpr (requires {{ {value}; }}) return {value}; else return -1; }}"
         for name, value in _CONSTANTS.items()
     )
     held = "\n".join(
