@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from opscope_tools.kernels.cuda.names.definitions import template_names
 from opscope_tools.kernels.cuda.source_text import CSource, matching_angle, split_arguments, squeeze, whole_words
 from opscope_tools.kernels.records import KernelRef
 
 #: the classes of kernels whose arguments are a problem, a mainloop, an epilogue and a scheduler
-UNIVERSAL = ("GemmUniversal", "ConvUniversal")
-_MARKS = tuple(f"kernel::{name}".encode() for name in UNIVERSAL)
+_UNIVERSAL = ("GemmUniversal", "ConvUniversal")
+_MARKS = tuple(f"kernel::{name}".encode() for name in _UNIVERSAL)
 _CUTLASS = re.compile(r"\b(?:gemm|conv)\s*::\s*kernel\s*::\s*$")
 _USING = re.compile(r"\s*+using\s+(\w+)\s*+=\s*+")
 _CLASS = re.compile(r"(?:struct|class)\s++(?:[A-Z_]+\s*+\([^()]*\)\s*+)?(\w+)")
@@ -62,7 +63,7 @@ class Operator:
 def operators(source: CSource) -> Iterator[Operator]:
     """Every operator that an alias of this file names, in order."""
     text = source.statements
-    for position, word in whole_words(text, *UNIVERSAL):
+    for position, word in whole_words(text, *_UNIVERSAL):
         opening = re.compile(r"\s*+<").match(text, position + len(word))
         closing = matching_angle(text, opening.end() - 1) if opening is not None else -1
         start = max(text.rfind(c, 0, position) for c in ";{}") + 1
@@ -122,10 +123,17 @@ def references(source: CSource) -> Iterator[KernelRef]:
         )  # fmt: skip
 
 
+def operator_at(reference: KernelRef, source: CSource) -> Operator:
+    """The operator of a kernel that the inventory holds; raises where it stands there no more."""
+    for one in operators(source):
+        if (one.path, source.line(one.start)) == (reference.name, reference.line):
+            return one
+    raise reference.moved()
+
+
 def parameter_name(text: str) -> str:
     """`Stages` of `int Stages = 4`."""
-    found = re.search(r"(?<!\w)([A-Za-z_]\w*+)\s*+$", text.partition("=")[0])
-    return found[1] if found else ""
+    return next(iter(template_names(text)), "")
 
 
 def parameter_default(text: str) -> str:
@@ -135,10 +143,10 @@ def parameter_default(text: str) -> str:
 
 __all__ = [
     "NAMESPACE",
-    "UNIVERSAL",
     "Operator",
     "Scope",
     "may_hold",
+    "operator_at",
     "operators",
     "parameter_default",
     "parameter_name",

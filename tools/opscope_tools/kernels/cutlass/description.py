@@ -26,7 +26,7 @@ from opscope_schemas.tiling import (
 )
 
 from opscope_tools.kernels.cuda.source_text import CSource, matching_angle, split_arguments, squeeze, whole_words
-from opscope_tools.kernels.cutlass.definitions import Operator, Scope, operators, parameter_default, parameter_name
+from opscope_tools.kernels.cutlass.definitions import Operator, Scope, operator_at, parameter_default, parameter_name
 from opscope_tools.kernels.cutlass.names import Names, Spelled, defines, specialised
 from opscope_tools.kernels.projections.cost import evaluated_at
 from opscope_tools.kernels.records import KernelRef
@@ -74,12 +74,11 @@ def describe_cutlass(
 ) -> KernelTiling:  # fmt: skip
     """Everything source says about the operator at `reference`."""
     source = load(reference.file)
-    found = None if source is None else next(
-        (o for o in operators(source) if o.path == reference.name and source.line(o.start) == reference.line), None
-    )  # fmt: skip
-    if source is None or found is None:
+    if source is None:
         raise reference.moved()
-    return _Description(reference, source, found, around(reference.file) or [source], sizes).made()
+    return _Description(
+        reference, source, operator_at(reference, source), around(reference.file) or [source], sizes
+    ).made()
 
 
 class _Description:
@@ -124,7 +123,7 @@ class _Description:
         return KernelTiling(
             id=r.id, name=r.name, language="cutlass", file=r.file, line=r.line, end_line=r.end_line,
             constexpr=constexprs, tile=tiles, levels=tuple(self.levels(mainloops, shape)), grid=launches,
-            num_tiles=self.num_tiles(shape)[0], num_stages=stages,
+            num_tiles=self.num_tiles(shape), num_stages=stages,
             shared_memory=tuple(self.shared(mainloops, shape)), instructions=tuple(self.products(mainloops)), cost=self.cost(mainloops, epilogues, shape),
             resources=Resources(instances=tuple(self.named())), notes=tuple(dict.fromkeys((*self.notes, *self.left()))),
         )  # fmt: skip
@@ -165,6 +164,10 @@ class _Description:
                 if key not in seen:
                     seen.add(key)
                     yield bound, Spelled(f"{scope.name}<{', '.join(given)}>", source, position)
+
+    def file(self, at: Spelled) -> str:
+        """Of a fact; empty for the operator's own."""
+        return "" if at.source.path == self.reference.file else at.source.path
 
     def spelled(self, text: str, bound: Mapping[str, Spelled]) -> Spelled:
         return Spelled(text, self.source, self.operator.start, bound)
@@ -219,7 +222,7 @@ class _Description:
     def value(self, spelled: Spelled, written: Spelled | None = None) -> BoundValue:
         found = self.names.meant(spelled)
         at = written or found
-        file = "" if at.source.path == self.reference.file else at.source.path
+        file = self.file(at)
         return BoundValue(
             value=_short(self.names.shown(found)), origin="instantiation", line=at.line, file=file, basis="evaluated",
         )  # fmt: skip
@@ -235,7 +238,7 @@ class _Description:
             first = given[0]
             yield Constexpr(
                 name=name, kind="template", type=_TYPED.get(name, "class"), line=first.line,
-                file="" if first.source.path == self.reference.file else first.source.path, values=tuple(values.values())[:_VALUES],
+                file=self.file(first), values=tuple(values.values())[:_VALUES],
             )  # fmt: skip
 
     def scheduler(self) -> Iterator[Constexpr]:
@@ -264,7 +267,7 @@ class _Description:
             at = self.names.meant(given[0])
             yield TileSize(
                 name=f"{prefix}{name}", values=tuple(values)[:_VALUES], line=at.line, basis="evaluated",
-                file="" if at.source.path == self.reference.file else at.source.path,
+                file=self.file(at),
                 used_as=tuple(dict.fromkeys(f"{name} of {c.template}: {squeeze(g.text)}"[:_LONG] for c, g in zip(collectives, given, strict=False))),
             )  # fmt: skip
 
@@ -280,7 +283,7 @@ class _Description:
             elif count is not None:
                 yield BoundValue(
                     value=str(count), origin="constant", line=found.line, when=squeeze(written.text) if several else "",
-                    file="" if found.source.path == self.reference.file else found.source.path,
+                    file=self.file(found),
                 )  # fmt: skip
 
     def _count(self, one: Collective) -> tuple[Spelled | None, int | None]:
@@ -306,7 +309,7 @@ class _Description:
             held = self._said(collectives, "ElementAccumulator")
             yield Instruction(
                 operation=kind, expression=f"{unit.rpartition('::')[2]}{f', sums in {held}' if held else ''}", line=at.line,
-                file="" if at.source.path == self.reference.file else at.source.path,
+                file=self.file(at),
             )  # fmt: skip
 
     # ---- the tile
@@ -347,23 +350,23 @@ class _Description:
         at = self.names.meant(collectives[0].arguments["TileShape_MNK"])
         yield TileLevel(
             level="block", what="tile of the result", shape=(str(m // shared), str(n)), elements=str(m // shared * n), line=at.line,
-            file="" if at.source.path == self.reference.file else at.source.path, basis="evaluated",
+            file=self.file(at), basis="evaluated",
             assumptions=("Two thread blocks share the tile along m (2Sm).",) if shared == 2 else (),
         )  # fmt: skip
 
-    def num_tiles(self, shape: tuple[int, int, int] | None) -> tuple[str, str]:
-        """(how many tiles a launch works on, how many products of that problem)."""
+    def num_tiles(self, shape: tuple[int, int, int] | None) -> str:
+        """How many tiles a launch works on; empty where that is not one problem of known sizes."""
         problem = self.names.meant(self.spelled(self.operator.arguments[0], self.instances[0][0])).text
         sizes = self.names.shape(self.spelled(self.operator.arguments[0], self.instances[0][0]))
         if shape is None or "Group" in problem or self.convolves or sizes is None or len(sizes) not in (3, 4):
-            return "", ""
+            return ""
         many = " * {L}" if len(sizes) != 3 else ""
-        return f"cdiv({{M}}, {shape[0]}) * cdiv({{N}}, {shape[1]}){many}", many
+        return f"cdiv({{M}}, {shape[0]}) * cdiv({{N}}, {shape[1]}){many}"
 
     def launches(self, shape: tuple[int, int, int] | None) -> Iterator[Launch]:
         """The adapters that launch it."""
         text = self.source.statements
-        tiles, _ = self.num_tiles(shape)
+        tiles = self.num_tiles(shape)
         for match in _ADAPTER.finditer(text):
             closing = matching_angle(text, match.end() - 1)
             if closing < 0 or split_arguments(text[match.end() : closing])[:1] != [self.operator.name]:
@@ -408,7 +411,7 @@ class _Description:
             size = rows * k * bits // 8
             yield SharedArray(
                 name=f"smem_{name}", type=text, dimensions=(str(rows), str(k), count), line=at.line, basis="evaluated",
-                file="" if at.source.path == self.reference.file else at.source.path,
+                file=self.file(at),
                 bytes=size * int(count) if count.isdigit() else None, formula=f"{size} * {count}",
             )  # fmt: skip
 
@@ -427,7 +430,7 @@ class _Description:
         operands = "" if a is None or b is None else str((m * a + n * b) * k // 8)
         read = f"{operands} * {turns}" if operands else ""
         written = "" if d is None else str(m * n * d // 8)
-        tiles, shared = self.num_tiles(shape)[0], self.sharing(mainloops)
+        tiles, shared = self.num_tiles(shape), self.sharing(mainloops)
         source_c = self._said(epilogues, "ElementC")
         lacking = ["arithmetic of the epilogue"]
         if source_c != "void":
@@ -466,7 +469,7 @@ class _Description:
             stage_bytes=str(int(operands) // shared) if operands and shared and self._packed(mainloops) else "",
             at_least=tuple(n for n in texts if not n.endswith("matmul_flops")), not_counted=tuple(lacking),
             lines=(CostLine(line=at.line, operation=f"product of a tile, {m} x {n} x {k} a turn", flops=products, bytes=read, basis="evaluated",
-                            file="" if at.source.path == self.reference.file else at.source.path),),
+                            file=self.file(at)),),
             variables={"{M}, {N}, {K}": "rows of A, columns of B, and what is summed over"}
             | ({"{L}": "products of that size"} if "{L}" in tiles else {}),
             assumptions=("Tiles count whole: what lies beyond the problem is computed as zeros, and is not fetched.",),

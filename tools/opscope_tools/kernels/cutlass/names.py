@@ -147,11 +147,9 @@ class Names:
         before = [d for d in here if d[0] < spelled.at] or list(here)
         depth = max(_depth(source, at) for at, _ in before)
         nearest = [d for d in before if _depth(source, d[0]) == depth]
-        return (
-            None
-            if len({text for _, text in nearest}) > 1
-            else Spelled(nearest[-1][1], source, nearest[-1][0], spelled.bound)
-        )
+        if len({text for _, text in nearest}) > 1:
+            return None
+        return Spelled(nearest[-1][1], source, nearest[-1][0], spelled.bound)
 
     def _chosen(self, parts: Sequence[str], spelled: Spelled) -> Spelled | None:
         """The side that `conditional_t` takes, where its test is told."""
@@ -325,9 +323,8 @@ def _visible(source: CSource, declared: int, at: int, around: Sequence[Scope]) -
 
 
 def _in_namespaces(source: CSource, at: int) -> bool:
-    return all(scope.kind == "namespace" for scope in scopes(source, at)) and _depth(source, at) == sum(
-        1 for _ in scopes(source, at)
-    )
+    """Whether nothing but namespaces is around a place."""
+    return [scope.kind for scope in scopes(source, at)] == ["namespace"] * _depth(source, at)
 
 
 def _macros(source: CSource) -> frozenset[str]:
@@ -385,8 +382,11 @@ def specialised(source: CSource, name: str) -> bool:
     """Whether a file has several classes of a name, or one and its specialisations."""
     if name not in _classes(source):
         return False
-    found = re.findall(rf"\b(?:struct|class)\s+{re.escape(name)}\b[^;{{()]*\{{", source.statements)
-    return len(found) > 1
+    return len(_bodies(source, name)) > 1
+
+
+def _bodies(source: CSource, name: str) -> list[re.Match[str]]:
+    return list(re.finditer(rf"\b(?:struct|class)\s+{re.escape(name)}\b[^;{{()]*\{{", source.statements))
 
 
 def _classes(source: CSource) -> frozenset[str]:
@@ -402,8 +402,8 @@ def _looked_up(source: CSource, name: str) -> tuple[list[str], int, int] | None:
     if (template := class_template(source, name)) is not None:
         parameters, _, start, end = template
         return split_arguments(parameters), start, end
-    found = re.search(rf"\b(?:struct|class)\s+{re.escape(name)}\b[^;{{()]*\{{", source.statements)
-    return None if found is None else ([], found.end(), source.block_end(found.end() - 1))
+    found = _bodies(source, name)
+    return ([], found[0].end(), source.block_end(found[0].end() - 1)) if found else None
 
 
 __all__ = ["Names", "Spelled", "defines", "specialised"]
