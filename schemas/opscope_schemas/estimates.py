@@ -53,6 +53,8 @@ class Parallel(Frozen):
 
 #: no parallelism
 ALONE = Parallel()
+#: how `measured_as` begins of a kernel that is of no measured class
+UNLIKE = "launch and bandwidth"
 
 
 class Hardware(Frozen):
@@ -296,6 +298,10 @@ class Alternative(Frozen):
     unmeasured: tuple[str, ...] = Field(
         default=(), description="Classes of kernels that nobody measured so: why only bounds are compared."
     )
+    backends: tuple[str, ...] = Field(
+        default=(),
+        description="Whose kernels those that it changes were measured as; another's may take longer or less.",
+    )
     widened_to: str = Field(
         default="", description="What products of such weights run in where the device has no units for them."
     )
@@ -452,6 +458,7 @@ class RooflineResult(ToolResult):
 
 __all__ = [
     "ALONE",
+    "UNLIKE",
     "Alternative",
     "CalibrationNote",
     "ClassTime",

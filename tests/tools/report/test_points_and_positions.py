@@ -137,14 +137,15 @@ def test_what_is_of_one_side_of_an_encoder_decoder_is_said_to_be(facts: Implemen
     assert of_encoder == {"`num_layers`"}
 
 
-def test_what_saves_of_the_bound_alone_is_said_to_save_nothing_as_modelled(facts: ImplementationFacts) -> None:
-    slower = Alternative(
-        name="weights fp8", seconds=3e-3, saved_seconds=-1e-3, share=-0.5, basis="calibrated", bound_share=0.4
-    )
-    found = {**facts.estimates, "decode": facts.estimates["decode"].model_copy(update={"alternatives": (slower,)})}
-    text = toy.unmarked(" ".join(story(replace(facts, estimates=found), Quotes())))
-    assert (
-        "Next to nothing as modelled, as kernels like them (of one backend for each format; another's may differ) were measured to take as long at these sizes, though of its bound: weights fp8 40 %."
-        in text
-    )
-    assert "Of a decode step as modelled" not in text
+def test_what_was_measured_to_take_longer_is_never_said_to_save_or_to_take_as_long(facts: ImplementationFacts) -> None:
+    """The sign of what a change saves, as measured, decides its words at every share."""
+    for share in (-2.0, -0.5, -0.006, -0.004, 0.0, 0.004, 0.006, 0.5):
+        seconds = 2e-3 * (1 - share)
+        one = Alternative(
+            name="weights fp8", seconds=seconds, saved_seconds=2e-3 - seconds, share=share, basis="calibrated", bound_share=0.4
+        )  # fmt: skip
+        found = {**facts.estimates, "decode": facts.estimates["decode"].model_copy(update={"alternatives": (one,)})}
+        text = toy.unmarked(" ".join(story(replace(facts, estimates=found), Quotes())))
+        assert ("as modelled (of its bound): weights fp8" in text) == (share >= 0.005)
+        assert ("next to nothing at these sizes: weights fp8" in text) == (abs(share) < 0.005)
+        assert ("takes longer at these sizes with weights fp8" in text) == (share <= -0.005)

@@ -407,15 +407,40 @@ def test_what_barely_fits_is_said_to_and_what_cannot_be_cached_beside_the_weight
 
 def test_what_was_measured_to_save_stands_before_what_a_bound_promises(facts: ImplementationFacts) -> None:
     found = facts.estimates["decode"]
-    measured = found.alternatives[0]
-    promised = measured.model_copy(update={"name": "weights int4", "basis": "bound", "share": 0.0, "bound_share": 0.7})
-    nothing = measured.model_copy(update={"name": "cache fp8", "share": 0.001})
-    changed = found.model_copy(update={"alternatives": (promised, nothing, measured)})
+    measured = found.alternatives[0].model_copy(update={"backends": ("vllm",)})
+    promised = measured.model_copy(
+        update={
+            "name": "weights int4",
+            "basis": "bound",
+            "share": 0.0,
+            "bound_share": 0.7,
+            "unmeasured": ("matrix products int4", "matrix products bf16"),
+        }
+    )
+    nothing = measured.model_copy(update={"name": "cache fp8", "share": -0.001})
+    slower = measured.model_copy(update={"name": "weights fp8_block", "share": -1.5, "backends": ("sglang", "vllm")})
+    changed = found.model_copy(update={"alternatives": (promised, slower, nothing, measured)})
     told = toy.unmarked(toy.rendered_with(replace(facts, estimates={"decode": changed}), {}).text)
     assert (
-        "Of a decode step as modelled (of its bound): weights fp8 50 % (40 %). Of its bound alone, as no measurement of such kernels is at hand: weights int4 70 %. "
-        "Next to nothing as modelled, as kernels like them (of one backend for each format; another's may differ) were measured to take as long at these sizes, though of its bound: cache fp8 40 %. Weights are those of the layers' products"
+        "Of a decode step as modelled (of its bound): weights fp8 50 % (40 %; kernels of vllm). Of its bound alone, as no measurement of matrix products of "
+        "these formats is at hand: weights int4 70 %. As measured, next to nothing at these sizes: cache fp8 (40 % of its bound; kernels of vllm). "
+        "As measured, it takes longer at these sizes with weights fp8_block 150 % (40 % less of its bound; kernels of sglang and vllm). Weights are those of the layers' products"
     ) in told
+
+
+def test_kernels_that_no_table_has_are_not_said_to_be_measured(facts: ImplementationFacts) -> None:
+    found = facts.estimates["decode"]
+    product = found.operators[0].model_copy(update={"measured_as": "product, bf16, vllm"})
+    norm = product.model_copy(update={"kind": "norms", "measured_as": "launch and bandwidth of vllm products"})
+    for rows, said in (
+        ((product,), " Matrix products are timed as kernels like them were measured."),
+        ((norm, product), " Matrix products are timed as kernels like them were measured; norms, of which there are no measurements, by their bytes"),
+        ((norm,), " Norms, of which there are no measurements, by their bytes"),
+    ):  # fmt: skip
+        told = replace(facts, estimates={"decode": found.model_copy(update={"operators": rows})})
+        text = toy.unmarked(toy.rendered_with(told, {}).text)
+        assert said in text
+        assert ("like them were measured" in text) == (product in rows)
 
 
 def test_the_story_holds_the_facts_of_the_estimate_and_no_others(facts: ImplementationFacts) -> None:

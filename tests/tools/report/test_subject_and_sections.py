@@ -154,7 +154,7 @@ def test_a_call_whose_formulas_are_all_long_says_so_once() -> None:
     assert long("`A`", [("FLOPs", formula), ("bytes read", "1")]) == "FLOPs in 11.B; bytes read `1`"
     said = long("`B`", [("FLOPs", formula), ("bytes read", formula)])
     assert said == "its formulas stand in 11.B, as each is too long for a line"
-    assert long.rows[1] == f"One call of `B`: FLOPs `{formula}`; bytes read `{formula}`"
+    assert long.rows("prefill")[1] == f"One call of `B` in prefill: FLOPs `{formula}`; bytes read `{formula}`"
 
 
 def test_shares_of_a_single_kernel_are_not_an_insight(rendered: Callable[..., Report]) -> None:

@@ -537,6 +537,13 @@ def test_an_alternative_compares_like_with_like_and_names_what_was_not_measured(
             assert bool(one.unmeasured) == (calibration is not None and not both)
         if one.basis == "bound":
             assert one.share == one.bound_share
+        used = {
+            by.backend
+            for f in ("product", "experts")
+            if calibration and (by := chosen(calibration, FORMS[f], precision))
+        }
+        if one.name.startswith("weights"):
+            assert set(one.backends) == (used if one.basis == "calibrated" else set())
 
 
 @given(

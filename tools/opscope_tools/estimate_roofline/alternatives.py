@@ -51,7 +51,8 @@ def alternatives(
     now = _sums(estimates(every, device, calibration, backend))
     found = []
     for name, changed in changes(every, vocabulary, cached=cached):
-        then = _sums(estimates(changed, device, calibration, backend))
+        after_it = estimates(changed, device, calibration, backend)
+        then = _sums(after_it)
         known = not now.unmeasured and not then.unmeasured
         before, after = (now.calibrated, then.calibrated) if known else (now.bound, then.bound)
         if before > after or now.bound > then.bound:
@@ -59,11 +60,17 @@ def alternatives(
                 Alternative(
                     name=name, seconds=after, saved_seconds=before - after, share=round(1 - after / before, 4),
                     basis="calibrated" if known else "bound", bound_share=round(1 - then.bound / now.bound, 4),
-                    widened_to=_widened_to(name, device),
+                    widened_to=_widened_to(name, device), backends=_backends(name.rpartition(" ")[2], after_it) if known else (),
                     unmeasured=tuple(dict.fromkeys((*now.unmeasured, *then.unmeasured))) if calibration is not None else (),
                 )
             )  # fmt: skip
     return tuple(sorted(found, key=lambda one: (one.basis == "bound", -one.saved_seconds)))
+
+
+def _backends(precision: str, found: Sequence[Estimate]) -> tuple[str, ...]:
+    """Whose kernels of that precision stand for those of a pass."""
+    times = [one.measured for one in found if one.kernel.precision == precision and one.measured is not None]
+    return tuple(sorted({time.by.backend for time in times}))
 
 
 def _widened_to(name: str, device: Device) -> str:

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from opscope_schemas.estimates import CalibrationNote, ClassTime, Limit, NearestRow, OperatorTime, TimeTotals
+from opscope_schemas.estimates import UNLIKE, CalibrationNote, ClassTime, Limit, NearestRow, OperatorTime, TimeTotals
 
 from opscope_tools.estimate_roofline.kernels import Kernel
 from opscope_tools.hardware.calibration import Calibration, Fitted, Timed, chosen, rates, timed
@@ -142,7 +142,7 @@ def _measured_as(one: Estimate) -> str:
         return ""
     by: Fitted = one.measured.by
     if one.kernel.form is None:
-        return f"launch and bandwidth of {by.backend} products"
+        return f"{UNLIKE} of {by.backend} products"
     width = f", head_dim {by.head_dim}" if by.head_dim else ""
     return f"{by.form.replace('_', ' ')}, {by.precision}, {by.backend}{width}"
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from opscope_schemas.analysis import Kernel, ModuleAnalysis, ModuleNode, TensorInfo
+from opscope_schemas.analysis import Kernel, ModuleAnalysis, ModuleNode, TensorInfo, Totals
 from opscope_schemas.errors import ValuesError
 from opscope_schemas.formula import Formula, Rational, evaluate
 from opscope_schemas.units import amount, plain_bytes, things
@@ -31,7 +31,16 @@ from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.scan import code_lines
 from opscope_tools.report.system import parts
 
-__all__ = ["ComponentText", "LongFormulas", "component_titles", "components", "data_flow", "grouped", "settled"]
+__all__ = [
+    "ComponentText",
+    "LongFormulas",
+    "component_titles",
+    "components",
+    "data_flow",
+    "formulas_elsewhere",
+    "grouped",
+    "settled",
+]
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 _LIBRARY = "the library's own"
@@ -63,10 +72,9 @@ class LongFormulas:
     def __init__(self) -> None:
         self._held: dict[str, list[str]] = {}
 
-    @property
-    def rows(self) -> list[str]:
-        """A line for each class that has any."""
-        return [f"One call of {owner}: {'; '.join(said)}" for owner, said in self._held.items()]
+    def rows(self, phase: str) -> list[str]:
+        """A line for each class that has any, in the pass of that name."""
+        return [f"One call of {owner} in {phase}: {'; '.join(said)}" for owner, said in self._held.items()]
 
     def __call__(self, owner: str, formulas: Sequence[tuple[str, str]]) -> str:
         """`label: formula` of each, or that those of `owner` stand in the appendix."""
@@ -403,13 +411,28 @@ def _cost(facts: ImplementationFacts, module: ModuleAnalysis, several: bool, lon
     """The formulas of one call, whole; of which call, where they differ."""
     totals, where = module.totals, place_shown(facts, module)
     owner = f"`{short(module.class_name)}`{f' at {where}' if where else ''}"
-    rows = [("FLOPs", totals.flops)]
-    rows += [("of these matrix products", totals.matmul_flops)] if totals.matmul_flops != totals.flops else []
-    rows += [("bytes read", totals.memory_access.read), ("bytes written", totals.memory_access.write)]
-    said = long(owner, [(label, _formula(text)) for label, text in rows])
+    said = long(owner, _formulas(totals))
     if several:
         return f"{owner}: {said}."
     return f"at {where}: {said}." if where else f"{said}."
+
+
+def formulas_elsewhere(facts: ImplementationFacts) -> list[str]:
+    """Of every pass but the main one a line with the formulas of the whole, and what they hold under that the others do not ask."""
+    found = []
+    for document in facts.documents[1:]:
+        own = [f"`{c}`" for c in document.conditions if c not in facts.main.conditions]
+        where = f", where {', '.join(own)}" * bool(own)
+        formulas = "; ".join(f"{label} `{formula}`" for label, formula in _formulas(document.totals))
+        found.append(f"One call of `{short(document.class_name)}` in {document.phase}{where}: {formulas}")
+    return found
+
+
+def _formulas(totals: Totals) -> list[tuple[str, str]]:
+    rows = [("FLOPs", totals.flops)]
+    rows += [("of these matrix products", totals.matmul_flops)] if totals.matmul_flops != totals.flops else []
+    rows += [("bytes read", totals.memory_access.read), ("bytes written", totals.memory_access.write)]
+    return [(label, _formula(text)) for label, text in rows]
 
 
 def _said(figures: Figures) -> str:

@@ -18,12 +18,27 @@ from opscope_tools.report.overview import scopes
 from opscope_tools.report.point import point_said
 from opscope_tools.report.quotes import Quotes
 
-__all__ = ["bottlenecks", "cost_table", "memory_graph", "points_said"]
+__all__ = ["WIDE", "bottlenecks", "cost_table", "has_wide", "memory_graph", "points_said"]
 
 #: modules that are named for an operator which other things limit elsewhere
 _MODULES = 4
 #: of a pass at its roofs, what an operator takes to be named
 _LITTLE = 0.01
+
+
+#: what the ridge leaves aside
+WIDE = "; products whose factors are of 32 bits stand at it too, though devices compute them more slowly"
+
+
+def has_wide(facts: ImplementationFacts) -> bool:
+    """Whether a pass multiplies matrices of 32 bits."""
+    for document, graph in zip(facts.documents, facts.graphs, strict=True):
+        wide = {tensor.id for tensor in graph.tensors if tensor.dtype == "float32"}
+        kernels = (kernel for _, kernel in leaves(document) if kernel.kernel_type == "basic")
+        for operator, kernel in zip(graph.operators, kernels, strict=True):
+            if kernel.matmul_flops != "0" and wide.intersection(operator.reads):
+                return True
+    return False
 
 
 def memory_graph(facts: ImplementationFacts) -> Graph:

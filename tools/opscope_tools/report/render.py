@@ -137,6 +137,7 @@ def _context(facts: ImplementationFacts, quotes: Quotes, catalogue: Sequence[Tas
         ))),
         "kernels": table(TABLES["3.2"], kernels.kernel_rows(facts)),
         "constraints": configuration.constraint_lines(facts),
+        "phase": facts.main.phase,
         "components": [*components.components(facts, quotes, long), *kernels.kernel_components(facts)],
         "unavailable": [f"`{short(name)}`: not analysed: {why}" for name, why in facts.unavailable.items()],
         "catalogue": table(TABLES["5"], [
@@ -153,11 +154,11 @@ def _context(facts: ImplementationFacts, quotes: Quotes, catalogue: Sequence[Tas
         "legend": LEGEND,
         "costs": performance.cost_table(facts, quotes),
         "points": performance.points_said(facts, quotes),
-        "ridge": f"{quotes.decimal('ridge', facts.ridge, 0 if facts.ridge == int(facts.ridge) else 2)} FLOPs per byte ({facts.ridge_source})",
+        "ridge": f"{quotes.decimal('ridge', facts.ridge, 0 if facts.ridge == int(facts.ridge) else 2)} FLOPs per byte ({facts.ridge_source}{performance.WIDE * performance.has_wide(facts)})",
         "bottlenecks": performance.bottlenecks(facts, quotes),
         "answers": reference.faq(facts, quotes),
         "files": table(TABLES["10"], reference.file_rows(facts)),
-        "references": [*reference.references(facts), *long.rows],
+        "references": [*reference.references(facts), *long.rows(facts.main.phase), *components.formulas_elsewhere(facts)],
         "closing": CLOSING,
     }  # fmt: skip
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from opscope_schemas.analysis import Kernel, ModelAnalysis, ModuleNode
-from opscope_schemas.estimates import RooflineResult, launches
+from opscope_schemas.estimates import UNLIKE, Alternative, RooflineResult, launches
 from opscope_schemas.formula import Rational, evaluate, variables
 from opscope_schemas.units import seconds, things
 
@@ -45,7 +45,7 @@ def story(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
     answers = (
         ("What it is", [_what(facts, quotes)]),
         ("What a pass costs", [_cost(facts, document, quotes) for document in facts.documents]),
-        ("How long it takes", [_time(facts, phase, quotes) for phase in facts.estimates]),
+        ("How long it takes", [*(_time(facts, phase, quotes) for phase in facts.estimates), _timed_as(facts)]),
         ("Where the bytes go", [_bytes(facts, document, quotes) for document in facts.documents]),
         ("What fits", [_fits(phase, found, facts, quotes) for phase, found in facts.estimates.items()]),
         ("What turns", list(_turns(facts, quotes))),
@@ -288,13 +288,29 @@ def _time(facts: ImplementationFacts, phase: str, quotes: Quotes | None) -> str:
             explains, starts = 100 * totals.bound_seconds / totals.calibrated_seconds, 100 * started
             at_least += f", and explains {percent('bound_share', explains)} % of that: the fixed time of its kernels, as measured ones have it, takes {percent('launch_share', starts)} %"
         text, more = (
-            f"{step} {said('calibrated', totals.calibrated_seconds)} (the sum of its kernels, each as ones like it were measured, none waiting for the host; {spread}); {at_least}",
+            f"{step} {said('calibrated', totals.calibrated_seconds)} (the sum of its kernels, none waiting for the host; {spread}); {at_least}",
             "",
         )
     per_second = ""
     if rate is not None and _of_text(facts, phase):
         per_second = f"; {whole('tokens_per_second', float(f'{rate:.3g}'))} tokens/s{_whose(facts, phase)}{more}"
     return f"{text}{per_second}{_dominant(phase, found, quotes)}."
+
+
+def _timed_as(facts: ImplementationFacts) -> str:
+    """What the times of kernels rest on."""
+    rows = [row for found in facts.estimates.values() for row in found.operators if row.measured_as]
+    unlike = [row.kind for row in rows if row.measured_as.startswith(UNLIKE)]
+    alike = [row.kind for row in rows if not row.measured_as.startswith(UNLIKE)]
+    parts = []
+    if alike:
+        parts.append(f"{', '.join(dict.fromkeys(alike))} are timed as kernels like them were measured")
+    if unlike:
+        parts.append(
+            f"{', '.join(dict.fromkeys(unlike))}, of which there are no measurements, by their bytes, with the launch and the share of the bandwidth of measured products"
+        )
+    text = "; ".join(parts)
+    return f"{text[0].upper()}{text[1:]}." if text else ""
 
 
 def _whose(facts: ImplementationFacts, phase: str) -> str:
@@ -435,28 +451,34 @@ def _saved(facts: ImplementationFacts, quotes: Quotes) -> str:
         (one for one in worth if one.basis == "calibrated" and one.share >= 0.005), key=lambda one: -one.share
     )[:_CHANGES]
     others = sorted((one for one in worth if one.basis != "calibrated"), key=lambda one: -one.bound_share)[:_PARTS]
-    idle = [one for one in worth if one.basis == "calibrated" and one.share < 0.005]
+    idle = [one for one in worth if one.basis == "calibrated" and abs(one.share) < 0.005]
+    slower = sorted(
+        (one for one in worth if one.basis == "calibrated" and one.share <= -0.005), key=lambda one: one.share
+    )
+
+    def of_bound(one: Alternative) -> str:
+        return f"{quotes.decimal(f'{phase}.saved.{one.name}.bound', 100 * one.bound_share, 0)} %"
+
     parts = []
     if measured:
         told = [
-            f"{one.name} {quotes.decimal(f'{phase}.saved.{one.name}', 100 * one.share, 0)} % "
-            f"({quotes.decimal(f'{phase}.saved.{one.name}.bound', 100 * one.bound_share, 0)} %)"
+            f"{one.name} {quotes.decimal(f'{phase}.saved.{one.name}', 100 * one.share, 0)} % ({of_bound(one)}{_by(one)})"
             for one in measured
         ]
         parts.append(f"Of {_STEP[phase]} as modelled (of its bound): {', '.join(told)}.")
-    for why, those in (
-        ("Of its bound alone, as no measurement of such kernels is at hand", others),
-        (
-            "Next to nothing as modelled, as kernels like them (of one backend for each format; another's may differ) were measured to take as long at these sizes, though of its bound",
-            idle,
-        ),
-    ):
+    if others:
+        told = [f"{one.name} {of_bound(one)}" for one in others]
+        parts.append(f"Of its bound alone, as {_unmeasured(others)}: {', '.join(told)}.")
+    if idle:
+        told = [f"{one.name} ({of_bound(one)} of its bound{_by(one)})" for one in idle]
+        parts.append(f"As measured, next to nothing at these sizes: {', '.join(told)}.")
+    if slower:
         told = [
-            f"{one.name} {quotes.decimal(f'{phase}.saved.{one.name}.bound', 100 * one.bound_share, 0)} %"
-            for one in those
+            f"{one.name} {quotes.decimal(f'{phase}.saved.{one.name}.longer', -100 * one.share, 0)} % ({of_bound(one)} less of its bound{_by(one)})"
+            for one in slower
         ]
-        parts += [f"{why}: {', '.join(told)}."] if told else []
-    if any(one.name.startswith("weights ") for one in (*measured, *others, *idle)):
+        parts.append(f"As measured, it takes longer at these sizes with {', '.join(told)}.")
+    if any(one.name.startswith("weights ") for one in (*measured, *others, *idle, *slower)):
         parts.append("Weights are those of the layers' products: embeddings and the head stay as they are.")
         if widened := [one for one in (*measured, *others) if one.widened_to]:
             names, units = [one.name.removeprefix("weights ") for one in widened], widened[0].widened_to
@@ -472,6 +494,18 @@ def _saved(facts: ImplementationFacts, quotes: Quotes) -> str:
             f"Fewer kernels, or more {_units(facts, phase)} for each{experts}, as their fixed time is most of {_STEP[phase]}; the bound is {share} % of it.",
         )
     return " ".join(parts)
+
+
+def _by(one: Alternative) -> str:
+    """Whose kernels were measured, where it is one backend's alone that another choice may be better than."""
+    return f"; kernels of {' and '.join(one.backends)}" if one.backends else ""
+
+
+def _unmeasured(changes: Sequence[Alternative]) -> str:
+    """Why only bounds can be told of them: classes of kernels that nobody measured with any of them."""
+    each = [dict.fromkeys(text.rpartition(" ")[0] for text in one.unmeasured) for one in changes]
+    classes = [name for name in each[0] if all(name in one for one in each)]
+    return f"no measurement of {' or '.join(classes) or 'such kernels'}{' of these formats' * bool(classes)} is at hand"
 
 
 def _left_out(facts: ImplementationFacts) -> Iterator[str]:
