@@ -570,7 +570,7 @@ def _conditions(facts: ImplementationFacts) -> list[str]:
             continue
         known = variables(condition) <= values.keys()
         (inside if not known or holds(condition, values) else outside).append(f"`{condition}`")
-    lines = [f"Formulas derived where: {', '.join(inside)}"] if inside else []
+    lines = [f"Formulas derived where, of whole sizes from 1 on: {', '.join(inside)}"] if inside else []
     if outside:
         # no figure comes from outside a formula's conditions: where a trace at the values differs, its document is taken
         same = "; a trace made at them gave the same figures" * (facts.main.phase in facts.points)

@@ -388,7 +388,7 @@ def _fits(phase: str, found: RooflineResult, facts: ImplementationFacts, quotes:
     if use.fits and spare < _BARELY * use.usable_bytes:
         room += f" with {quotes.said(f'{key}.spare', spare)} to spare, which the runtime's own buffers may take"
     if use.largest_batch:
-        room += f"; at most {quotes(f'{key}.largest_batch', use.largest_batch)} {_units(facts, phase)} like these"
+        room += f"; at most {quotes(f'{key}.largest_batch', use.largest_batch)} {_units(facts, phase)} like these{' in one pass' * (phase == 'prefill')}"
     if use.longest_context and facts.table_rows is not None and use.longest_context > facts.table_rows:
         room += f", or in this batch all {quotes('table_positions', facts.table_rows)} tokens that a table has positions for"
     elif use.longest_context:
