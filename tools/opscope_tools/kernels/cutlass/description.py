@@ -25,9 +25,10 @@ from opscope_schemas.tiling import (
     TileSize,
 )
 
-from opscope_tools.kernels.cuda.source_text import CSource, matching_angle, split_arguments, squeeze, whole_words
-from opscope_tools.kernels.cutlass.definitions import Operator, Scope, operator_at, parameter_default, parameter_name
-from opscope_tools.kernels.cutlass.names import Names, Spelled, defines, specialised
+from opscope_tools.kernels.cuda.source_text import CSource, matching_angle, split_arguments, squeeze
+from opscope_tools.kernels.cutlass.definitions import Operator, operator_at, parameter_default, parameter_name
+from opscope_tools.kernels.cutlass.instances import instances
+from opscope_tools.kernels.cutlass.names import Names, Spelled, specialised
 from opscope_tools.kernels.projections.cost import evaluated_at
 from opscope_tools.kernels.records import KernelRef
 
@@ -52,8 +53,6 @@ _TEMPLATES = {
 _TYPED = {"AlignmentA": "int", "AlignmentB": "int", "AlignmentC": "int", "AlignmentD": "int"}
 _TILES = ("TileShape_MNK", "ClusterShape_MNK", "EpilogueTileType")
 _ADAPTER = re.compile(r"\b(\w*Adapter)\s*<")
-#: instances of a class around an operator that are read
-_INSTANCES = 60
 _VALUES = 24
 #: characters of a type that are shown
 _LONG = 160
@@ -139,31 +138,8 @@ class _Description:
         if scope.kind == "class" and specialised(self.source, scope.name):
             self.notes.append(f"Of {scope.name} there are several: which of them a use means is not worked out.")
             return
-        seen: set[tuple[str, ...]] = set()
-        spaces = {s.name for s in self.operator.scopes if s.kind == "namespace"}
-        packed = any("..." in parameter for parameter in scope.parameters)
-        for source in self.sources:
-            if source is not self.source and scope.kind == "class" and defines(source, scope.name):
-                continue  # a class of its own by that name
-            for position, given in _uses(source, scope, spaces, own=source is self.source):
-                if (len(given) > len(scope.parameters) and not packed) or len(seen) >= _INSTANCES:
-                    continue
-                bound: dict[str, Spelled] = {}
-                for index, parameter in enumerate(scope.parameters):
-                    if "..." in parameter:
-                        break
-                    text = given[index] if index < len(given) else parameter_default(parameter)
-                    if text:
-                        where = (
-                            Spelled(text, source, position)
-                            if index < len(given)
-                            else Spelled(text, self.source, scope.heading, dict(bound))
-                        )
-                        bound[parameter_name(parameter)] = self.names.meant(where)
-                key = (*given, *(self.names.shown(one) for one in bound.values()))
-                if key not in seen:
-                    seen.add(key)
-                    yield bound, Spelled(f"{scope.name}<{', '.join(given)}>", source, position)
+        spaces = frozenset(s.name for s in self.operator.scopes if s.kind == "namespace")
+        yield from instances(self.names, self.source, scope, spaces)
 
     def file(self, at: Spelled) -> str:
         """Of a fact; empty for the operator's own."""
@@ -485,25 +461,6 @@ class _Description:
         if "Group" in problem:
             yield "A launch takes a group of problems: tiles and costs are of each, those of a launch are their sum."
         yield "Matrix instruction, threads, stages left to the builder and swizzles are template code of CUTLASS: compile=true asks the compiler."
-
-
-def _uses(source: CSource, scope: Scope, spaces: set[str], *, own: bool) -> Iterator[tuple[int, list[str]]]:
-    """Where a file names the template with arguments: position, and these. What another namespace qualifies is another."""
-    text = source.statements
-    for position, _ in whole_words(text, scope.name):
-        after = re.compile(r"\s*+<").match(text, position + len(scope.name))
-        before = text[max(0, position - 80) : position]
-        if after is None or (own and scope.heading <= position < scope.opening):
-            continue
-        if re.search(r"\b(?:struct|class|return)\s+$", before):
-            continue  # a specialisation; a comparison
-        qualified = re.search(r"(\w+)\s*::\s*$", before)
-        if qualified is not None and qualified[1] not in spaces:
-            continue
-        closing = matching_angle(text, after.end() - 1)
-        given = split_arguments(text[after.end() : closing]) if closing > 0 else []
-        if given and not any(re.search(r"&&|\|\|", one) for one in given):
-            yield position, given
 
 
 def _placed(found: Spelled, arguments: Sequence[str]) -> Iterator[Spelled]:
