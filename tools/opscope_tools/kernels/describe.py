@@ -11,10 +11,12 @@ from opscope_schemas.tiling import KernelTiling
 
 from opscope_tools.kernels.architectures import Arch
 from opscope_tools.kernels.cuda.description import CudaContext, describe_cuda
+from opscope_tools.kernels.cuda.launch.cutlass import KERNEL
 from opscope_tools.kernels.cuda.names.definitions import KernelMacros
 from opscope_tools.kernels.cuda.names.element_types import element_bytes
 from opscope_tools.kernels.cuda.source_text import CSource
 from opscope_tools.kernels.cutedsl.description import describe_cutedsl
+from opscope_tools.kernels.cutlass.classes import class_at, describe_class
 from opscope_tools.kernels.cutlass.description import describe_cutlass
 from opscope_tools.kernels.host.modules import Modules
 from opscope_tools.kernels.projections.levels import levels
@@ -126,10 +128,21 @@ def describe(
         elif kernel.language == "cute_dsl":
             described.append(describe_cutedsl(kernel, modules, given or {}, checkpoint))
         elif kernel.language == "cutlass":
-            described.append(describe_cutlass(kernel, cuda.load, cuda.around, sizes or {}))
+            described.append(_of_cutlass(kernel, inventory, cuda, given or {}, sizes or {}))
         else:
             described.append(describe_cuda(kernel, launches, cuda, given or {}, sizes or {}))
     return [k.model_copy(update={"levels": levels(k, element_bytes)}) for k in described]
+
+
+def _of_cutlass(
+    kernel: KernelRef, inventory: Inventory, context: CudaContext, given: Mapping[str, object], sizes: Mapping[str, int]
+) -> KernelTiling:
+    source = context.load(kernel.file)
+    one = class_at(kernel, source) if source is not None else None
+    if one is None:
+        return describe_cutlass(kernel, context.load, context.around, sizes)
+    launches = [launch for launch in inventory.launches if KERNEL in launch.callees]
+    return describe_class(kernel, one, launches, context, given, sizes)
 
 
 def launches_of(inventory: Inventory, kernel: KernelRef) -> list[LaunchRef]:

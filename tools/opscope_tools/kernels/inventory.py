@@ -22,6 +22,7 @@ from opscope_tools.kernels.cuda.launch.cutlass import KERNEL
 from opscope_tools.kernels.cuda.launch.wrappers import may_wrap, wrapper_calls, wrappers
 from opscope_tools.kernels.cuda.names.definitions import KernelMacros, find_in_cuda, kernel_macros, worth_reading
 from opscope_tools.kernels.cuda.source_text import CSource
+from opscope_tools.kernels.cutlass.classes import class_references, may_be_class
 from opscope_tools.kernels.cutlass.definitions import may_hold, references
 from opscope_tools.kernels.records import FileFacts, Inventory, KernelRef, MacroRef, PickerRef, WrapperRef
 from opscope_tools.kernels.triton.definitions import find_in_python, worth_parsing
@@ -100,7 +101,7 @@ class _Reader:
                 if worth_parsing(data):
                     self._keep(path, digest(data), partial(_python, path, data))
             elif path.endswith(CUDA):
-                if worth_reading(data) or may_hold(data):
+                if worth_reading(data) or may_hold(data) or may_be_class(data):
                     cuda[path] = data
                     text = decoded(data)
                     defines, wraps = _DEFINE.search(data) is not None, may_wrap(text)
@@ -158,9 +159,10 @@ def _cuda(path: str, data: bytes, writing: KernelMacros, known: Mapping[str, Wra
         return [(*site, known[site[3]].kernel) for site in wrapper_calls(source, known)]
 
     facts = find_in_cuda(path, decoded(data), writing, wrapped)
-    if not may_hold(data):
+    if not may_hold(data) and not may_be_class(data):
         return facts
-    return facts.model_copy(update={"kernels": (*facts.kernels, *references(CSource(path, decoded(data))))})
+    source = CSource(path, decoded(data))
+    return facts.model_copy(update={"kernels": (*facts.kernels, *references(source), *class_references(source))})
 
 
 def _template(path: str, data: bytes) -> FileFacts:
@@ -195,6 +197,8 @@ def _assembled(
         for facts in files for k in facts.kernels
     ]  # fmt: skip
     names = {k.name for k in kernels if k.role == "kernel"}
+    if any(k.language == "cutlass" for k in kernels):  # which of them a launch means, their descriptions work out
+        names.add(KERNEL)
     launches = [launch for facts in files for launch in facts.launches if names & set(launch.callees)]
     outside = [
         Unanalysed(form="CUTLASS operator whose kernel is outside the repository", name=KERNEL, file=launch.file, line=launch.line)

@@ -24,6 +24,7 @@ from opscope_tools.kernels.compiled.triton_slice import sliced
 from opscope_tools.kernels.compiled.triton_types import Choice, check_given, choices
 from opscope_tools.kernels.cuda.launch.host_expressions import formula
 from opscope_tools.kernels.cuda.source_text import CSource, split_arguments
+from opscope_tools.kernels.cutlass.classes import class_at
 from opscope_tools.kernels.cutlass.definitions import operator_at
 from opscope_tools.kernels.host.modules import Modules
 from opscope_tools.kernels.records import KernelRef, LaunchRef
@@ -357,6 +358,10 @@ def _operator(
 ) -> tuple[Resources, list[Build], int]:  # fmt: skip
     """The builds of a CUTLASS operator for the architectures of its tag, or those that are named."""
     source = CSource(reference.file, read_text(repository, reference.file) or "")
+    if class_at(reference, source) is not None:
+        raise OpscopeError(
+            f"{kernel.name} is a class that device_kernel runs; of CUTLASS, operators that an alias spells are compiled."
+        )
     found = operator_at(reference, source)
     if any(scope.kind == "function" for scope in found.within):
         raise OpscopeError(f"{found.name} is local to a function, and no other code can name it.")

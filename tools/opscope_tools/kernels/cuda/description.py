@@ -54,6 +54,14 @@ def describe_cuda(
     found = None if source is None else _definition_at(reference, source, context)
     if source is None or found is None:
         raise reference.moved()
+    return described(reference, found, source, launches, context, given, sizes)
+
+
+def described(
+    reference: KernelRef, found: Definition, source: CSource, launches: Sequence[LaunchRef], context: CudaContext,
+    given: Mapping[str, object], sizes: Mapping[str, int],
+) -> KernelTiling:  # fmt: skip
+    """The same of a definition that is found already."""
     template = _template_parameters(found, source)
     parameters = _parameters(found, source)
     lines = {(launch.file, launch.line): launch for launch in launches}  # a line's launches are read together
@@ -385,4 +393,4 @@ def _stages(constexprs: tuple[Constexpr, ...]) -> Iterable[BoundValue]:
             yield from c.values or (BoundValue(line=c.line, value=c.name, origin="instantiation"),)
 
 
-__all__ = ["CudaContext", "describe_cuda", "leaf"]
+__all__ = ["CudaContext", "describe_cuda", "described", "leaf"]

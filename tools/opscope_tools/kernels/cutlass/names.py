@@ -30,7 +30,7 @@ _STEPS = 40
 #: names that are looked up for one operator: templates of templates may ask for more than anybody can wait for
 _WORK = 20_000
 _DECLARED = re.compile(
-    r"\busing\s+(\w+)\s*+=\s*+([^;]+);|\bconstexpr\s+(?:static\s+)?(?:const\s+)?[\w:]+\s+(\w+)\s*+=\s*+([^;]+);"
+    r"\busing\s+(\w+)\s*+=\s*+([^;]+);|\b(?:constexpr|static\s+const(?=\s+(?:int|unsigned|bool|\w+_t)\b))\s+(?:static\s+)?(?:const\s+)?[\w:]+\s+(\w+)\s*+=\s*+([^;]+);"
 )
 _PLAIN = re.compile(r"(?:::)?\w+")
 _NUMBER = re.compile(r"(?:cute::)?_(\d+)(?:\s*\{\s*\})?")
@@ -182,7 +182,7 @@ class Names:
         """The member of a class, its template parameters bound to the arguments that are written."""
         of = self.meant(spelled.with_text(scope))
         if of.parameter:
-            return replace(of, text=f"{of.parameter}::{word}")
+            return replace(of, text=f"{of.text}::{word}")
         text = _bare(of.text)
         name = re.match(r"(?:\w+::)*(\w+)\s*(<)?", text)
         if name is None:

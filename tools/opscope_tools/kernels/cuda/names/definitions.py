@@ -49,7 +49,8 @@ _MARKS = (
 _TABLE = re.compile(r"\s*+\[[^\]]*\]\s*+=\s*+\{([^{}]*)\}")
 _HEADED = re.compile(r"\s*+\([^;{}]{0,4000}\)\s*+\{")
 _ASSIGNED = re.compile(r"\s*+=(?!=)\s*+([^;]++);")
-_DEVICE = ("__device__", "CUTE_DEVICE", "CUTLASS_DEVICE")
+#: what marks a function of the device
+DEVICE = ("__device__", "CUTE_DEVICE", "CUTLASS_DEVICE")
 #: a function that chooses a kernel, by its name
 _CHOOSES = re.compile(r"(?:pick|select|choose|get)\w*kernel")
 
@@ -162,7 +163,7 @@ def definitions(source: CSource, macros: KernelMacros) -> Iterator[Definition]:
 def devices(source: CSource) -> Iterator[Definition]:
     """Every named `__device__` function that is defined here."""
     seen: set[int] = set()
-    for position, mark in whole_words(source.code, *_DEVICE):
+    for position, mark in whole_words(source.code, *DEVICE):
         if source.in_define(position):
             continue
         found = _definition(source, position, position + len(mark))

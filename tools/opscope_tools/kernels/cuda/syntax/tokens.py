@@ -32,8 +32,8 @@ _TOKEN = re.compile(
 _ABSENT = re.compile(r"HIP|ROCM|AMD|MUSA|SYCL|_WIN|_MSC|DEBUG|__gfx|GCN|CDNA|RDNA|__INTEL|__MACA|COREX|__clang__")
 _PRESENT = re.compile(r"__CUDA_ARCH|__CUDACC|__NVCC__|CUDART_VERSION|CUDA_VERSION|__cplusplus")
 _DEFINED = re.compile(r"\bdefined\s*+(?:\(\s*+(\w+)\s*+\)|(\w+))")
-#: what a build turns on by a flag
-_FEATURE = re.compile(r"(?:ENABLE|HAVE|HAS|WITH)_")
+#: what a build turns on by a flag, or CUTLASS for the devices that have it
+_FEATURE = re.compile(r"(?:ENABLE|HAVE|HAS|WITH)_|CUTLASS_ARCH_\w+_(?:ENABLED|SUPPORTED)$")
 #: bodies of macros that are taken from files that are not included: sizes
 _SIZE = re.compile(r"[\s()+*/<>\dA-Z_xuUlL-]*")
 _ALTERNATIVE = {"and": "&&", "or": "||", "not": "!"}

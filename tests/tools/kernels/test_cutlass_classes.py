@@ -1,0 +1,173 @@
+"""Kernels that are classes behind `cutlass::device_kernel`: in sources made for it, and against what was read by hand in CUTLASS' examples."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kernel_sources import kernel_sources
+from opscope_cache.store import MemoryStore
+from opscope_schemas.common import Repository
+from opscope_schemas.tiling import KernelTiling
+from opscope_tools.kernels import describe, scan
+
+QUIET: Any = {"checkpoint": lambda: None, "progress": lambda *_: None}
+
+KERNEL = """
+#pragma once
+namespace mine::kernel {
+template <class Mainloop_, int kWarps, bool Causal = false>
+struct Attention {
+    using Mainloop = Mainloop_;
+    using TileShape = typename Mainloop::TileShape;
+    using ClusterShape = cute::Shape<cute::_2, cute::_1, cute::_1>;
+    static constexpr int Stages = Mainloop::Stages;
+    static const int NumLoadWarps = 4;
+    static constexpr int MaxThreadsPerBlock = (kWarps + NumLoadWarps) * 32;
+    static constexpr int Registers = kWarps == 8 ? 240 : 160;
+    struct SharedStorage { char bytes[64]; static constexpr int Nested = 7; };
+    static constexpr int SharedStorageSize = sizeof(SharedStorage);
+    struct Params { int tiles; };
+    static dim3 get_grid_shape(Params const& params) { return dim3(params.tiles, 1, 1); }
+    static dim3 get_block_shape() { return dim3(MaxThreadsPerBlock, 1, 1); }
+    CUTLASS_DEVICE void operator()(Params const& params, char* smem) {
+        for (int tile = blockIdx.x; tile < params.tiles; tile += gridDim.x) { __syncthreads(); }
+    }
+};
+struct Plain {
+    static constexpr int MaxThreadsPerBlock = 128;
+    struct Params { float* out; };
+    static constexpr int SharedStorageSize = 0;
+    static dim3 get_block_shape() { dim3 block(16, 8, 1); return block; }
+    CUTLASS_DEVICE void operator()(Params const& params, char*) { __syncthreads(); }
+};
+struct Functor {
+    CUTLASS_DEVICE float operator()(float a, float b) const { return a + b; }
+    void operator()(Plain::Params const& params, char* host) { }
+};
+}
+"""
+LAUNCH = """
+#include "kernel.hpp"
+template <int kStages> struct Loop {
+    static constexpr int Stages = kStages;
+    using TileShape = cute::Shape<cute::Int<128>, cute::_64, cute::C<32>>;
+};
+template <bool Wide>
+void run(Args args, cudaStream_t stream) {
+    using Kernel = mine::kernel::Attention<Loop<3>, 8>;
+    auto params = Kernel::to_underlying_arguments(args);
+    dim3 grid = Kernel::get_grid_shape(params);
+    cutlass::kernel_launch<Kernel>(grid, Kernel::get_block_shape(), Kernel::SharedStorageSize, stream, params);
+}
+void plain(Args args, cudaStream_t stream) {
+    using Kernel = mine::kernel::Plain;
+    cutlass::device_kernel<Kernel><<<args.blocks, 128, 0, stream>>>(args.params);
+}
+"""
+DEVICE = """
+template <class Kernel_> struct Device {
+    using Kernel = Kernel_;
+    void run(Params params, cudaStream_t stream) {
+        cutlass::device_kernel<Kernel><<<Kernel::get_grid_shape(params), Kernel::get_block_shape(), 0, stream>>>(params);
+    }
+};
+"""
+
+
+def described(root: Path, **files: str) -> dict[str, KernelTiling]:
+    for name, text in files.items():
+        (root / name.replace("_", ".")).write_text(text)
+    repository = Repository(name="own", root=root, packages=())
+    inventory = scan(repository, MemoryStore(), **QUIET)
+    chosen = [k for k in inventory.kernels if k.role == "kernel"]
+    return {k.name: k for k in describe(repository, inventory, chosen, **QUIET)}
+
+
+def constants(kernel: KernelTiling) -> dict[str, list[str]]:
+    return {c.name: [v.value for v in c.values] for c in kernel.constexpr}
+
+
+def test_a_class_is_a_kernel_with_what_its_uses_and_constants_say(tmp_path: Path) -> None:
+    found = described(tmp_path, kernel_hpp=KERNEL, launch_cu=LAUNCH)
+    assert set(found) == {"Attention", "Plain"}  # a functor is none, nor is what runs on the host
+    kernel = found["Attention"]
+    said = constants(kernel)
+    assert said["kWarps"] == ["8"]
+    assert said["Causal"] == ["0"]
+    assert (said["Stages"], said["MaxThreadsPerBlock"], said["Registers"]) == (["3"], ["384"], ["240"])
+    assert "Nested" not in said
+    assert {t.name: t.values for t in kernel.tile if "Shape" in t.name} == {
+        "TileShape": ("128 x 64 x 32",),
+        "ClusterShape": ("2 x 1 x 1",),
+    }
+    assert [v.value for v in kernel.num_stages] == ["3"]
+    assert [v.value for v in kernel.num_warps] == ["12"]
+    (launch,) = kernel.grid
+    assert (launch.file, launch.kernel, launch.expression) == ("launch.cu", "device_kernel<Kernel>", "grid")
+    assert (launch.block, launch.threads, launch.shared_memory, launch.when) == (
+        ("384", "1", "1"),
+        384,
+        "sizeof(SharedStorage)",
+        "",
+    )
+    assert any(
+        "get_grid_shape = dim3(params.tiles, 1, 1)" in d or "params.tiles, 1, 1" in d for d in launch.definitions
+    )
+    line = next(n for n, text in enumerate(KERNEL.splitlines(), 1) if "__syncthreads(); }" in text)
+    assert [(i.operation, i.line) for i in kernel.instructions] == [("barrier", line)]
+    assert len(kernel.loops) == 1
+    assert kernel.cost is None
+    (other,) = found["Plain"].grid
+    assert (other.block, other.threads, other.shared_memory) == (("16", "8", "1"), 128, "0")
+
+
+@pytest.mark.parametrize("warps", [4, 8, 12])
+def test_a_constant_is_a_number_only_where_every_step_to_it_is_written(tmp_path: Path, warps: int) -> None:
+    """With another use the numbers that depend on it are both; with one that a template leaves open they are those that are told."""
+    another = LAUNCH + f"using Other = mine::kernel::Attention<Loop<2>, {warps}>;\n"
+    kernel = described(tmp_path, kernel_hpp=KERNEL, launch_cu=another)["Attention"]
+    said = constants(kernel)
+    assert set(said["MaxThreadsPerBlock"]) == {"384", str((warps + 4) * 32)}
+    assert set(said["Stages"]) == {"3", "2"}
+    (launch,) = kernel.grid
+    assert launch.block[0] == ("384" if warps == 8 else "MaxThreadsPerBlock")
+    assert launch.threads == (384 if warps == 8 else None)
+    open_ = LAUNCH.replace("Attention<Loop<3>, 8>", "Attention<Loop<3>, Wide ? 8 : 4>")
+    kernel = described(tmp_path, kernel_hpp=KERNEL, launch_cu=open_)["Attention"]
+    assert constants(kernel)["MaxThreadsPerBlock"] == []
+    assert kernel.grid[0].threads is None
+
+
+def test_a_launch_whose_operator_callers_choose_says_so_and_one_of_another_class_is_not_listed(tmp_path: Path) -> None:
+    kernel = described(tmp_path, kernel_hpp=KERNEL, device_hpp=DEVICE)["Attention"]
+    (launch,) = kernel.grid
+    assert launch.when == "Kernel, which is left to callers, is Attention"
+    both = described(tmp_path, kernel_hpp=KERNEL, device_hpp=DEVICE, launch_cu=LAUNCH)
+    assert [(g.file, g.when) for g in both["Attention"].grid] == [("launch.cu", "")]
+    assert [(g.file, g.when) for g in both["Plain"].grid] == [("launch.cu", "")]
+
+    only_plain = LAUNCH[: LAUNCH.index("template <bool Wide>")] + LAUNCH[LAUNCH.index("void plain") :]
+    kernel = described(tmp_path, kernel_hpp=KERNEL, device_hpp="", launch_cu=only_plain)["Attention"]
+    assert kernel.grid == ()
+
+
+def test_device_kernel_is_outside_only_where_no_class_is_inside(tmp_path: Path) -> None:
+    def outside(root: Path) -> list[str]:
+        inventory = scan(Repository(name="own", root=root, packages=()), MemoryStore(), **QUIET)
+        return [one.form for one in inventory.not_analysed]
+
+    (tmp_path / "launch.cu").write_text(LAUNCH)
+    assert outside(tmp_path) == ["CUTLASS operator whose kernel is outside the repository"] * 2
+    (tmp_path / "kernel.hpp").write_text(KERNEL)
+    assert outside(tmp_path) == []
+
+
+def test_a_member_of_a_member_of_a_parameter_is_said_whole(tmp_path: Path) -> None:
+    """What a parameter leaves open is told as it is spelled, no step of it left out."""
+    nested = "template <class Kernel_> struct Uses { using K = Kernel_; using R = mine::kernel::Attention<Loop<2>, K::Shape::value>; };"
+    kernel = described(tmp_path, kernel_hpp=KERNEL, launch_cu=LAUNCH + nested)["Attention"]
+    assert constants(kernel)["kWarps"] == ["8", "Kernel_::Shape::value"]
