@@ -14,6 +14,7 @@ from opscope_schemas.common import Repository
 from opscope_schemas.tiling import KernelTiling
 from opscope_tools.kernels import describe, scan
 
+BY_HAND = json.loads((Path(__file__).parents[2] / "corpus/cutlass/classes.json").read_text())
 QUIET: Any = {"checkpoint": lambda: None, "progress": lambda *_: None}
 
 KERNEL = """
@@ -171,3 +172,56 @@ def test_a_member_of_a_member_of_a_parameter_is_said_whole(tmp_path: Path) -> No
     nested = "template <class Kernel_> struct Uses { using K = Kernel_; using R = mine::kernel::Attention<Loop<2>, K::Shape::value>; };"
     kernel = described(tmp_path, kernel_hpp=KERNEL, launch_cu=LAUNCH + nested)["Attention"]
     assert constants(kernel)["kWarps"] == ["8", "Kernel_::Shape::value"]
+
+
+@pytest.fixture(scope="module")
+def classes(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], KernelTiling]:
+    root = kernel_sources(tmp_path_factory.mktemp("cutlass"))["nvidia-cutlass"] / "cutlass_library/source"
+    repository = Repository(name="cutlass", root=root, packages=())
+    inventory = scan(repository, MemoryStore(), **QUIET)
+    folders = ("examples/77_blackwell_fmha/", "examples/88_hopper_fmha/", BY_HAND[-1]["file"])
+    chosen = [k for k in inventory.kernels if k.entry and k.file.startswith(folders)]
+    return {(k.file, k.name): k for k in describe(repository, inventory, chosen, **QUIET)}
+
+
+def test_every_class_that_was_read_by_hand_is_found_and_no_other(classes: dict[tuple[str, str], KernelTiling]) -> None:
+    assert {(one["file"], one["name"]): one["line"] for one in BY_HAND} == {at: k.line for at, k in classes.items()}
+
+
+@pytest.mark.parametrize("one", BY_HAND, ids=[f"{o['name']}:{o['file'][9:11]}" for o in BY_HAND])
+def test_a_class_is_what_was_read_by_hand(one: dict[str, Any], classes: dict[tuple[str, str], KernelTiling]) -> None:
+    """0 facts wrong, whatever is left open."""
+    kernel = classes[one["file"], one["name"]]
+    assert [c.name for c in kernel.constexpr if c.kind == "template"] == one["template"]
+    told = {c.name: [v.value for v in c.values] for c in kernel.constexpr if c.kind == "constexpr"}
+    assert set(one["constants"]) <= set(told)
+    for name, value in one["constants"].items():
+        if value is not None:
+            assert told[name] in ([], [str(int(value))]), name
+    for launch in kernel.grid:
+        assert all(
+            side in (str(by_hand), launch.block[n])
+            for n, (side, by_hand) in enumerate(zip(launch.block, one["threads"], strict=True))
+        )
+        assert not all(side.isdigit() for side in launch.block) or list(map(int, launch.block)) == one["threads"]
+        assert launch.shared_memory in (str(one["shared"]), "sizeof(SharedStorage)")
+        squeezed = re.sub(r"\s+", "", one["grid"])
+        assert any(
+            re.sub(r"\s+", "", d.partition(" = ")[2].rpartition(" (")[0]) in squeezed for d in launch.definitions
+        )
+        assert all(d.endswith(f":{one['grid_line']})") for d in launch.definitions)
+    tiles = {t.name: t.values for t in kernel.tile}
+    for name, sizes in one["tiles"].items():
+        if all(isinstance(size, int) for size in sizes):
+            assert tiles[name] == (" x ".join(map(str, sizes)),)
+    lines = [i.line for i in kernel.instructions if i.expression.startswith("__syncthreads") and not i.file]
+    assert lines == one["barriers"]
+
+
+def test_of_the_constants_that_source_tells_nine_in_ten_are_told(classes: dict[tuple[str, str], KernelTiling]) -> None:
+    asked = [
+        bool(next(c for c in classes[one["file"], one["name"]].constexpr if c.name == name).values)
+        for one in BY_HAND for name, value in one["constants"].items() if value is not None
+    ]  # fmt: skip
+    assert len(asked) > 70
+    assert sum(asked) >= 0.9 * len(asked)

@@ -202,18 +202,25 @@ def spent(found: Sequence[Estimate]) -> tuple[ClassTime, ...]:
 def note(found: Sequence[Estimate], calibration: Calibration) -> CalibrationNote:
     """Whose measurements the calibrated times rest on."""
     used = {one.measured.by.model_dump_json(): one.measured.by for one in found if one.measured is not None}
+    widths: dict[str, set[int]] = {key: set() for key in used}
+    for one in found:
+        if one.measured is not None and (width := (one.kernel.sizes or {}).get("d")):
+            widths[one.measured.by.model_dump_json()].add(int(width))
     tables = {by.table for by in used.values()}
     whole = hashlib.sha256("".join(calibration.tables[t] for t in sorted(tables)).encode()).hexdigest()
     return CalibrationNote(
         device=calibration.device, source=calibration.source, licence=calibration.licence, digest=whole[:16],
         valid=not any(one.measured.outside for one in found if one.measured is not None and one.kernel.form is not None),
-        error={_judged(by): by.unseen.mape for by in used.values()},
+        error={_judged(by, widths[by.model_dump_json()]): by.unseen.mape for by in used.values()},
     )  # fmt: skip
 
 
-def _judged(by: Fitted) -> str:
-    """Which class; one that no unseen shape was left to judge says by what its error was found."""
-    said = f"{by.form} {by.precision} {by.backend}" + (f" {by.head_dim}" if by.head_dim else "")
+def _judged(by: Fitted, widths: set[int]) -> str:
+    """Which class, and for which other widths of a head it stands in; one that no unseen shape was left to judge says by what its
+    error was found."""
+    others = sorted(widths - {by.head_dim})
+    stands = f" (taken for {' and '.join(map(str, others))}, which was not measured)" if by.head_dim and others else ""
+    said = f"{by.form} {by.precision} {by.backend}" + (f" head_dim {by.head_dim}{stands}" if by.head_dim else "")
     return said if by.held_out == "shapes" else f"{said} (of measured shapes, at unseen {by.held_out})"
 
 

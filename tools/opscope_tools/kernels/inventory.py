@@ -197,7 +197,7 @@ def _assembled(
         for facts in files for k in facts.kernels
     ]  # fmt: skip
     names = {k.name for k in kernels if k.role == "kernel"}
-    if any(k.language == "cutlass" for k in kernels):  # which of them a launch means, their descriptions work out
+    if any(k.entry for k in kernels):  # which of them a launch means, their descriptions work out
         names.add(KERNEL)
     launches = [launch for facts in files for launch in facts.launches if names & set(launch.callees)]
     outside = [

@@ -20,6 +20,8 @@ class KernelRef(Frozen):
     line: int
     end_line: int
     macro: str = ""
+    #: of a class that is a kernel, the member that runs
+    entry: str = ""
 
     @property
     def id(self) -> str:

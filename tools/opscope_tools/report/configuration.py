@@ -89,6 +89,8 @@ def configuration_rows(facts: ImplementationFacts, quotes: Quotes) -> list[Row]:
             meaning = "inner width of a layer"
         elif name == "intermediate_size" and "moe_intermediate_size" in known:
             meaning = "width of the feed-forward layers without experts"
+        if name == "intermediate_size" and isinstance(value, int) and not _in_weights(facts, value):
+            meaning = "a size of which the model makes that of its feed-forward layers: no weight is so wide"
         meaning += " of the encoder" * _decoder_has_its_own(facts, attribute)
         if parts:
             rows.append(_of_parts(facts, name, meaning, parts, quotes))
@@ -102,12 +104,25 @@ def configuration_rows(facts: ImplementationFacts, quotes: Quotes) -> list[Row]:
         shown = _value(quotes, f"config.{name}", value) if value is not None else reason
         idle = variable is None and value is not None and name != "max_seq_len"
         meaning += ", which no formula of this pass names" * idle
-        rows.append((f"`{name}`", shown, f"{meaning}{_declared(facts, attribute, value)}"))
+        declared = _declared(facts, attribute, value) or (_made(facts, name) if value is not None else "")
+        rows.append((f"`{name}`", shown, f"{meaning}{declared}"))
         said |= {attribute, _held_path(facts, attribute)}
     call = [v for v in document.variables if not v.config_key and v.name not in dict(_STANDARD)]
     if call:
-        shown = ", ".join(_value(quotes, f"config.{v.name}", values[v.name]) for v in call)
-        meanings = "; ".join(f"{v.meaning or 'variable of the formulas'}{_equal(facts, v)}" for v in call)
+        named = {v.name for v in call}
+        others = [
+            (d, v) for d in facts.documents[1:] for v in d.variables if not v.config_key and v.name not in {*named, *dict(_STANDARD)}
+        ]  # fmt: skip
+        beside = list({v.name: (d, v) for d, v in reversed(others)}.values())
+        shown = ", ".join(
+            [_value(quotes, f"config.{v.name}", values[v.name]) for v in call]
+            + [_value(quotes, f"config.{v.name}", facts.point(d)[v.name]) for d, v in beside]
+        )
+        meanings = "; ".join(
+            [f"{v.meaning or 'variable of the formulas'}{_equal(facts, v)}" for v in call]
+            + [f"in {d.phase}, {v.meaning or 'variable of its formulas'}" for d, v in beside]
+        )
+        call = [*call, *(v for _, v in beside)]
         rows.append((", ".join(f"`{v.name}`" for v in call), shown, f"of the call: {meanings}"))
     for variable in document.variables:
         if variable.name not in dict(_STANDARD) and variable.config_key:
@@ -122,6 +137,24 @@ def configuration_rows(facts: ImplementationFacts, quotes: Quotes) -> list[Row]:
         if path not in said and _concerns(own, parameter) and not _unread(parameter):
             rows.append((f"`{path}`", *_described(facts, own, parameter, quotes)))
     return rows
+
+
+def _in_weights(facts: ImplementationFacts, size: int) -> bool:
+    """Whether a weight is so wide, or holds several that are."""
+    pending = [facts.tree.tree]
+    while pending:
+        node = pending.pop()
+        if any(side and side % size == 0 for shape in node.weights.values() for side in shape):
+            return True
+        pending += node.children
+    return False
+
+
+def _made(facts: ImplementationFacts, name: str) -> str:
+    """Where the model makes a size that is no field of its configuration."""
+    classes = {short(module.class_name) for module in facts.modules}
+    found = scan.matching_lines(facts.reader, facts.modeling_file, rf"\bself\.{name}\s*=(?!=)", classes)
+    return f"; no field of the configuration: `{in_code(found[0].text.strip())}` ({found[0].pointer})" if found else ""
 
 
 def _inner_width(facts: ImplementationFacts) -> Variable | None:

@@ -212,7 +212,7 @@ def _served(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) 
         text += f" ({quotes.decimal(f'{key}.{phase}.share_of_time', 100 * share, 1)} % of the pass)"
         if moved < (1 - _WORTH) * eager:
             less = quotes.said(f"{key}.{phase}.served_bytes", moved)
-            text += f", with {less} moved where eager operators move {plain_bytes(eager)}"
+            text += f": its kernels, with what they take in of the operators around, move {less}, its own operators, run eagerly, {plain_bytes(eager)}"
         said.append(text)
     return f"As engines run it on {_device(facts)}: {'; '.join(said)}." if said else ""
 
@@ -230,11 +230,15 @@ def _growth(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) 
         calls = document.kernels if whole else outermost(document, module.class_name)
         if document.phase == "decode" and values["seq_len"] == 1:
             texts = [text for k in calls for text in (k.memory_access.read, k.memory_access.write)]
-            name, what = "cache_len", "In decode what it moves for each cached token"
+            name, what = "cache_len", "In decode what it moves, run eagerly, for each cached token"
             curve, of = _polynomial(texts, name, values), "its bytes"
         elif document.phase == "prefill":
             whose = "decoder's " if any(one.name.startswith("decoder_") for one in document.model_inputs) else ""
-            name, what = "seq_len", f"In prefill what grows with the square of the {whose}new tokens"
+            hidden = ", pairs that a mask hides included," * (document.totals.causal_saving != "0")
+            name, what = (
+                "seq_len",
+                f"In prefill what grows with the square of the {whose}new tokens{hidden}",
+            )
             curve, of = _polynomial([k.flops for k in calls], name, values), "its FLOPs"
         else:
             continue

@@ -9,15 +9,15 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from opscope_tools.report.sources import SourceReader, Span
 from opscope_tools.source.python.imports import imported
 
 __all__ = [
-    "Hit", "Plan", "bases", "by_layer", "called_within", "capabilities", "code_lines", "decorators", "functions_named",
-    "in_condition", "matching_lines", "plans", "properties",
+    "Hit", "Plan", "Unbuilt", "bases", "by_layer", "called_within", "capabilities", "code_lines", "decorators", "functions_named",
+    "in_condition", "matching_lines", "plans", "properties", "unbuilt",
 ]  # fmt: skip
 
 #: what a layer's own number is called
@@ -212,6 +212,48 @@ def code_lines(reader: SourceReader, path: str) -> list[str]:
             left, right = begin if row == first else 0, end if row == last else len(text)
             lines[row - 1] = text[:left] + " " * (right - left) + text[right:]
     return lines
+
+
+@dataclass(frozen=True)
+class Unbuilt:
+    """A class with a forward that a constructor makes under a test that this model does not meet."""
+
+    made: Hit
+    defined: int
+    maker: str
+
+
+def unbuilt(reader: SourceReader, path: str, built: Collection[str]) -> list[Unbuilt]:
+    """The classes of a file that constructors of `built` ones, which are those of a model, make elsewhere: `Hit.text` is the test, as
+    far as it is written around the call."""
+    classes = {span.name: span for span in reader.spans(path) if isinstance(span.node, ast.ClassDef)}
+    runs = {span.name.rpartition(".")[0] for span in reader.spans(path) if span.name.endswith(".forward")}
+    found: dict[str, Unbuilt] = {}
+    for span in reader.spans(path):
+        maker, _, method = span.name.rpartition(".")
+        if method != "__init__" or maker not in built:
+            continue
+        for call, tests in _calls_under(span.node.body, ()):
+            name = call.func.id if isinstance(call.func, ast.Name) else ""
+            if name in classes and name in runs and name not in built and tests:
+                hit = Hit(path, call.lineno, name, " and ".join(tests))
+                found.setdefault(name, Unbuilt(hit, classes[name].line, maker))
+    return list(found.values())
+
+
+def _calls_under(body: Sequence[ast.AST], tests: tuple[str, ...]) -> Iterator[tuple[ast.Call, tuple[str, ...]]]:
+    """Every call of some statements, with the tests that it stands under."""
+    for node in body:
+        if isinstance(node, ast.If | ast.IfExp):
+            said = ast.unparse(node.test)
+            sides = (node.body, node.orelse) if isinstance(node, ast.If) else ([node.body], [node.orelse])
+            yield from _calls_under([node.test], tests)
+            yield from _calls_under(sides[0], (*tests, said))
+            yield from _calls_under(sides[1], (*tests, f"not ({said})" if " " in said else f"not {said}"))
+            continue
+        if isinstance(node, ast.Call):
+            yield node, tests
+        yield from _calls_under(list(ast.iter_child_nodes(node)), tests)
 
 
 def matching_lines(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
@@ -15,6 +16,7 @@ from opscope_schemas.estimates import UNLIKE, Alternative, RooflineResult, launc
 from opscope_schemas.formula import Rational, evaluate, variables
 from opscope_schemas.units import seconds, things
 
+from opscope_tools.report import scan
 from opscope_tools.report.facts import ImplementationFacts, leaves, short
 from opscope_tools.report.findings import repeated
 from opscope_tools.report.kinds import sliding_window, windowed
@@ -456,13 +458,15 @@ def _saved(facts: ImplementationFacts, quotes: Quotes) -> str:
         (one for one in worth if one.basis == "calibrated" and one.share <= -0.005), key=lambda one: one.share
     )
 
+    asked = _backend(facts.estimates[phase]) if phase else ""
+
     def of_bound(one: Alternative) -> str:
         return f"{quotes.decimal(f'{phase}.saved.{one.name}.bound', 100 * one.bound_share, 0)} %"
 
     parts = []
     if measured:
         told = [
-            f"{one.name} {quotes.decimal(f'{phase}.saved.{one.name}', 100 * one.share, 0)} % ({of_bound(one)}{_by(one)})"
+            f"{one.name} {quotes.decimal(f'{phase}.saved.{one.name}', 100 * one.share, 0)} % ({of_bound(one)}{_by(one, asked)})"
             for one in measured
         ]
         parts.append(f"Of {_STEP[phase]} as modelled (of its bound): {', '.join(told)}.")
@@ -470,11 +474,11 @@ def _saved(facts: ImplementationFacts, quotes: Quotes) -> str:
         told = [f"{one.name} {of_bound(one)}" for one in others]
         parts.append(f"Of its bound alone, as {_unmeasured(others)}: {', '.join(told)}.")
     if idle:
-        told = [f"{one.name} ({of_bound(one)} of its bound{_by(one)})" for one in idle]
+        told = [f"{one.name} ({of_bound(one)} of its bound{_by(one, asked)})" for one in idle]
         parts.append(f"As measured, next to nothing at these sizes: {', '.join(told)}.")
     if slower:
         told = [
-            f"{one.name} {quotes.decimal(f'{phase}.saved.{one.name}.longer', -100 * one.share, 0)} % ({of_bound(one)} less of its bound{_by(one)})"
+            f"{one.name} {quotes.decimal(f'{phase}.saved.{one.name}.longer', -100 * one.share, 0)} % ({of_bound(one)} less of its bound{_by(one, asked)})"
             for one in slower
         ]
         parts.append(f"As measured, it takes longer at these sizes with {', '.join(told)}.")
@@ -496,9 +500,16 @@ def _saved(facts: ImplementationFacts, quotes: Quotes) -> str:
     return " ".join(parts)
 
 
-def _by(one: Alternative) -> str:
-    """Whose kernels were measured, where it is one backend's alone that another choice may be better than."""
-    return f"; kernels of {' and '.join(one.backends)}" if one.backends else ""
+def _backend(found: RooflineResult) -> str:
+    """Whose kernels most of the pass is timed as."""
+    named = Counter(row.measured_as.split(", ")[2] for row in found.operators if row.measured_as.count(", ") > 1)
+    return named.most_common(1)[0][0] if named else ""
+
+
+def _by(one: Alternative, asked: str) -> str:
+    """Whose kernels were measured, and that others of the pass are another's."""
+    apart = f", where those of the pass as it is are {asked}'s" if asked and set(one.backends) - {asked} else ""
+    return f"; kernels of {' and '.join(one.backends)}{apart}" if one.backends else ""
 
 
 def _unmeasured(changes: Sequence[Alternative]) -> str:
@@ -508,8 +519,24 @@ def _unmeasured(changes: Sequence[Alternative]) -> str:
     return f"no measurement of {' or '.join(classes) or 'such kernels'}{' of these formats' * bool(classes)} is at hand"
 
 
+def _unbuilt(facts: ImplementationFacts) -> str:
+    """What of the model's file other configurations build and this one does not."""
+    built, pending = set[str](), [facts.tree.tree]
+    while pending:
+        node = pending.pop()
+        built.add(short(node.class_name))
+        pending += node.children
+    told = [
+        f"`{one.made.name}` (`{one.made.path}:{one.defined}`), which `{one.maker}` makes where `{in_code(one.made.text)}` ({one.made.pointer})"
+        for one in scan.unbuilt(facts.reader, facts.modeling_file, built)
+    ]
+    return f"This configuration builds no {'; no '.join(told)}." if told else ""
+
+
 def _left_out(facts: ImplementationFacts) -> Iterator[str]:
     yield from map(in_code, facts.idle)
+    if told := _unbuilt(facts):
+        yield told
     missing = dict.fromkeys(text for document in facts.documents for text in document.not_counted)
     if missing:
         yield f"Not counted: {'; '.join(in_code(text) for text in missing)}."

@@ -28,7 +28,9 @@ _ENTRY = re.compile(
     r"^(?:const\s+)?(?:typename\s+)?(?:\w+::)*Params\b[^,]*&[^,]*,\s*(?:\[\[[\w:, ]*\]\]\s*)?char\s*\*\s*\w*$"
 )
 _BODY = re.compile(r"[^;{}()]*\{")
-_CONSTANT = re.compile(r"\bstatic\s+(?:constexpr|const)\s+(?:static\s+)?(?:const\s+)?([\w:]+)\s+(\w+)\s*=\s*([^;]+);")
+_CONSTANT = re.compile(
+    r"\bstatic\s+(?:constexpr|const)\s+(?:static\s+)?(?:const\s+)?([\w:]+(?:\s+[\w:]+)*?)\s+(\w+)\s*=\s*([^;]+);"
+)
 _ALIAS = re.compile(r"\busing\s+(\w+)\s*=\s*([^;]+);")
 _RETURNED = re.compile(r"\bdim3\s*(?:\w+\s*)?[({]([^;]*?)[)}]\s*;|\breturn\s+([^;]+);")
 _TILE = re.compile(r"(?i)tile|cluster|block")
@@ -86,7 +88,7 @@ def class_references(source: CSource) -> Iterator[KernelRef]:
             - len(source.statements[one.scope.heading :].lstrip())
         )
         yield KernelRef(
-            name=one.scope.name, language="cutlass", role="kernel", file=source.path, line=source.line(first),
+            name=one.scope.name, language="cutlass", role="kernel", file=source.path, entry="operator()", line=source.line(first),
             end_line=source.line(one.scope.closing),
         )  # fmt: skip
 
@@ -163,7 +165,7 @@ class _Class:
     def parameters(self, read: Sequence[Constexpr]) -> Iterator[Constexpr]:
         """Template parameters, with what the uses give them."""
         for parameter in read:
-            values = {}
+            values: dict[str, BoundValue] = {}
             for bound, written in self.instances:
                 if parameter.name in bound:
                     value = self.value(bound[parameter.name], written)

@@ -43,6 +43,8 @@ _BITS = re.compile(r"(?:cute::|cutlass::)?sizeof_bits(?:_v\s*<([^<>]*)>|\s*<([^<
 _BYTES = re.compile(r"\bsizeof\s*\(([^()]*)\)")
 #: classes whose own arguments are what is looked for
 _OF_CUTLASS = frozenset({"CollectiveBuilder", "CollectiveMma"})
+#: constants of CUTLASS (cutlass.h) that name what the device has
+_OF_DEVICE = {"NumThreadsPerWarp": 32, "NumThreadsPerWarpGroup": 128, "NumWarpsPerWarpGroup": 4}
 _FUNDAMENTAL = frozenset("unsigned signed int long short char bool".split())
 _SAME = re.compile(r"(?:\w+::)*is_same(?:_v)?\s*<([^<>]*(?:<[^<>]*>[^<>]*)*)>(?:::value)?")
 _CHOICE = re.compile(r"(?:\w+::)*conditional_t\s*<(.*)>", re.DOTALL)
@@ -220,6 +222,8 @@ class Names:
         text = _bare(found.text)
         if (plain := _NUMBER.fullmatch(text)) is not None:
             return int(plain[1])
+        if (known := _OF_DEVICE.get(text.removeprefix("cutlass::"))) is not None:
+            return known
         if (inner := _CONSTANT.fullmatch(text)) is not None:
             return self.number(found.with_text(inner[1]), depth - 1)
 
