@@ -55,6 +55,20 @@ def test_what_a_task_is_called_as_stands_on_the_line_that_calls_it(path: str) ->
         assert name in (root / file).read_text().split("\n")[int(line) - 1], (name, file, line)
 
 
+@pytest.mark.parametrize("path", [path for path in REPORTS if "/implementations/" in path])
+def test_every_variable_of_a_formula_is_explained(path: str) -> None:
+    """What formulas and their conditions name stands in the table of section 3.1, those of other passes too."""
+    text = re.sub(r"<!-- fact:[^>]*-->", "", (ROOT / path).read_text())
+    table = text[text.index("### 3.1") : text.index("### 3.2")]
+    explained = {
+        name for row in re.findall(r"^\|([^|]*)\|", table, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)
+    }
+    lines = re.findall(r"^- (?:Cost of one call|One call of|Formulas derived where).*$", text, re.MULTILINE)
+    used = {name for line in lines for name in re.findall(r"\{(\w+)\}", line)}
+    assert len(used) > 4
+    assert used <= explained
+
+
 def test_the_report_on_vllm_is_whole_in_form() -> None:
     text = (ROOT / "reports/repos/vllm.md").read_text()
     facts = ReportFacts.model_validate(json.loads((ROOT / "reports/repos/vllm.facts.json").read_text()))

@@ -11,14 +11,16 @@ import pytest
 import report_toy as toy
 from opscope_schemas.analysis import CallSite, Kernel
 from opscope_schemas.extracted_config import Check, KernelHook
-from opscope_tools.report.configuration import constraint_lines
+from opscope_tools.report.configuration import configuration_rows, constraint_lines
 from opscope_tools.report.facts import Figures, ImplementationFacts
 from opscope_tools.report.kernels import kernel_rows
 from opscope_tools.report.overview import execution_lines
 from opscope_tools.report.performance import bottlenecks
 from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.reference import faq
+from opscope_tools.report.scan import unbuilt
 from opscope_tools.report.sources import SourceReader
+from opscope_tools.report.story import story
 
 FUNCTIONS = "\n\ndef rotate(x):\n    return x\n\n\ndef scan(x):\n    return x\n"
 
@@ -263,3 +265,70 @@ def test_what_a_class_declares_it_cannot_is_said_with_what_it_can(facts: Impleme
     told = faq(anew, Quotes())[3]
     assert "`_supports_sdpa` (" in told
     assert f"`{cannot}` (" in told
+
+
+HYBRID = """
+
+class ToyConv(nn.Module):
+    def forward(self, x):
+        return x
+
+
+class ToyOptions:
+    def __init__(self):
+        pass
+
+
+class ToyMixed(nn.Module):
+    def __init__(self, config):
+        if config.kind == "attention":
+            self.mixer = ToyAttention(config)
+        else:
+            self.mixer = ToyConv()
+            self.options = ToyOptions()
+"""
+
+
+@pytest.mark.parametrize(
+    ("built", "told"),
+    [({"ToyMixed", "ToyAttention"}, ["ToyConv"]), ({"ToyMixed", "ToyAttention", "ToyConv"}, []), ({"ToyAttention"}, []),
+     ({"ToyMixed"}, ["ToyAttention", "ToyConv"])],
+)  # fmt: skip
+def test_classes_that_another_configuration_builds_are_told_with_their_test(
+    facts: ImplementationFacts, tmp_path: Path, built: set[str], told: list[str]
+) -> None:
+    """Only what has a forward, in constructors of what is built, and with the side of the test on which it stands."""
+    anew = read(facts, tmp_path / "src", toy.MODELING + HYBRID)
+    found = unbuilt(anew.reader, toy.FILE, built)
+    assert [one.made.name for one in found] == told
+    for one in found:
+        assert f"{one.made.name}(" in anew.reader.line(toy.FILE, one.made.line)
+        assert f"class {one.made.name}" in anew.reader.line(toy.FILE, one.defined)
+        assert one.made.text == (
+            "not (config.kind == 'attention')" if one.made.name == "ToyConv" else "config.kind == 'attention'"
+        )
+
+
+def test_the_story_names_what_this_configuration_does_not_build(facts: ImplementationFacts, tmp_path: Path) -> None:
+    mixed = facts.tree.tree.model_copy(update={"class_name": f"{toy.MODULE}.ToyMixed", "children": (facts.tree.tree,)})
+    anew = replace(
+        read(facts, tmp_path / "src", toy.MODELING + HYBRID), tree=facts.tree.model_copy(update={"tree": mixed})
+    )
+    text = toy.unmarked(" ".join(story(anew, Quotes())))
+    assert "This configuration builds no `ToyConv`" in text
+    assert "This configuration builds no" not in toy.unmarked(" ".join(story(facts, Quotes())))
+
+
+@pytest.mark.parametrize("size", [3, 4, 5, 7, 8, 11, 16, 97])
+def test_a_width_that_no_weight_has_is_not_said_to_be_a_layers(facts: ImplementationFacts, size: int) -> None:
+    config = {**facts.tree.config, "intermediate_size": size}
+    told = {
+        row[0]: row[2]
+        for row in configuration_rows(replace(facts, tree=facts.tree.model_copy(update={"config": config})), Quotes())
+    }
+    pending, sides = [facts.tree.tree], set[int]()
+    while pending:
+        node = pending.pop()
+        sides |= {side for shape in node.weights.values() for side in shape}
+        pending += node.children
+    assert ("no weight is so wide" in told["`intermediate_size`"]) != any(side % size == 0 for side in sides)
