@@ -332,3 +332,29 @@ def test_a_width_that_no_weight_has_is_not_said_to_be_a_layers(facts: Implementa
         sides |= {side for shape in node.weights.values() for side in shape}
         pending += node.children
     assert ("no weight is so wide" in told["`intermediate_size`"]) != any(side % size == 0 for side in sides)
+
+
+def test_a_decode_that_generation_runs_otherwise_is_said_to_be_the_forwards(
+    facts: ImplementationFacts, tmp_path: Path
+) -> None:
+    """Only of a decode with grouped products, and where the source of generation swaps them."""
+
+    def told(operator: str, source: str) -> str:
+        folder = tmp_path / operator / str(len(source))
+        repository = toy.write_source(folder)
+        (folder / "transformers/generation").mkdir(parents=True)
+        (folder / "transformers/generation/utils.py").write_text(source)
+        documents = tuple(
+            d.model_copy(
+                update={"per_operator": tuple(g.model_copy(update={"name": operator}) for g in d.per_operator)}
+            )
+            for d in facts.documents
+        )
+        packages = (*repository.packages, "transformers")
+        reader = SourceReader([repository.model_copy(update={"packages": packages})])
+        return toy.unmarked(" ".join(story(replace(facts, documents=documents, reader=reader), Quotes())))
+
+    swaps = "class Mixin:\n    def _optimize_model_for_decode(self):\n        pass\n"
+    assert "`transformers/generation/utils.py:2`): more bytes than eager decode" in told("aten._grouped_mm", swaps)
+    assert "Decode is the forward as it is called" not in told("aten.mm", swaps)
+    assert "Decode is the forward as it is called" not in told("aten._grouped_mm", "x = 1\n")

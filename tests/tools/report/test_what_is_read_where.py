@@ -10,6 +10,7 @@ import pytest
 import report_toy as toy
 from opscope_schemas.analysis import Variable
 from opscope_schemas.extracted_config import Hyperparameter, Reads
+from opscope_tools.report import scan
 from opscope_tools.report.configuration import configuration_note, configuration_rows, constraint_lines, layer_settings
 from opscope_tools.report.facts import ImplementationFacts
 from opscope_tools.report.findings import findings
@@ -175,3 +176,23 @@ def test_functions_that_what_ran_calls_are_searched_with_it(facts: Implementatio
         in hardware
     )
     assert "is_cuda" not in hardware
+
+
+@pytest.mark.parametrize(
+    ("test", "told"),
+    [
+        ("layer_idx in config.dense_layers", ["dense_layers"]),
+        ("config.kinds[layer_idx] == 'full'", ["kinds"]),
+        ("(layer_idx + 1) % config.step == 0", ["step"]),
+        ("config.experts > 0 and (layer_idx + 1) % config.step == 0", ["step"]),
+        ("2 * (layer_idx - 1) // config.step > config.first", ["first", "step"]),
+        ("config.step > 1", []),
+    ],
+)
+def test_settings_that_are_held_against_a_layers_number_are_found_however_it_is_reckoned(
+    tmp_path: Path, test: str, told: list[str]
+) -> None:
+    source = f"class Layer:\n    def __init__(self, config, layer_idx):\n        self.wide = {test}\n"
+    repository = toy.write_source(tmp_path / "src")
+    (tmp_path / "src" / toy.FILE).write_text(source)
+    assert sorted(scan.by_layer(SourceReader([repository]), toy.FILE, ["Layer"])) == told

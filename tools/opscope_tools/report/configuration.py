@@ -46,7 +46,7 @@ _SHORT = 40
 _PLACES = 6
 _POSITIONS = "positions that the configuration states"
 _NOWHERE = "read nowhere in the model's file"
-DOCSTRINGS = "Sentences that stand under Description as code are the docstring's own, not held against what runs; values are source."
+DOCSTRINGS = "Sentences that stand under Description as code are the docstring's own, not held against what runs; values are source. Places in which a field is read are those of the model's file."
 #: fields that its base classes act on
 _OF_THE_BASE = (
     "use_cache",

@@ -24,6 +24,8 @@ __all__ = ["findings", "ranks_line", "repeated"]
 #: share from which a part is called most
 _HALF = 0.5
 _PINNED = re.compile(r"\{(\w+)\} == \d+")
+#: sizes that a model may make itself
+_SHAPES = frozenset({"head_dim", "intermediate_size", "num_kv_heads"})
 _LENGTHS = frozenset({"seq_len", "encoder_seq_len", "cache_len"})
 
 
@@ -99,6 +101,10 @@ def _parameters(facts: ImplementationFacts, quotes: Quotes) -> str:
     deciding = [
         name for name in layer_settings(facts) if name not in {v.config_key for v in sizes if v.name == "num_layers"}
     ]
+    made = [v.name for v in known.values() if not v.config_key and v.name in used and v.name in _SHAPES]
+    outside += (
+        f", and from {_and(made)}, which the model makes where the configuration has no such field" if made else ""
+    )
     kinds = f"; which layer is of which kind, {_and(deciding)} say{'s' * (len(deciding) == 1)}" if deciding else ""
     return f"What a pass costs follows from {quotes('config.symbols', len(sizes))} sizes of the configuration{f' ({named}{alone})' if named else ''} and from those of the call{outside}{kinds}. Every other field is taken at its value of section 3.1: where what ran reads it, another value is another trace."
 

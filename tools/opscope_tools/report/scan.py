@@ -109,13 +109,18 @@ def by_layer(reader: SourceReader, path: str, scopes: Iterable[str]) -> list[str
             if isinstance(node, ast.For | ast.comprehension) and _LAYERS.match(ast.unparse(node.iter))
         }
         for node in nodes:
-            if isinstance(node, ast.Compare | ast.BinOp | ast.Subscript):
-                names = [
-                    n.id if isinstance(n, ast.Name) else getattr(n, "attr", "") for n in ast.iter_child_nodes(node)
-                ]
-                if any(name in counted or _LAYER_NUMBER.search(name) for name in names):
-                    found |= dict.fromkeys(_attributes(node, {"config", "self.config"}))
+            held = isinstance(node, ast.Compare | ast.BinOp | ast.Subscript)
+            if held and any(_numbered(child, counted) for child in ast.iter_child_nodes(node)):
+                found |= dict.fromkeys(_attributes(node, {"config", "self.config"}))
     return list(found)
+
+
+def _numbered(node: ast.AST, counted: set[str]) -> bool:
+    """Whether an expression is the number of a layer, or reckoned from it: `layer_idx + 1`."""
+    if isinstance(node, ast.BinOp):
+        return _numbered(node.left, counted) or _numbered(node.right, counted)
+    name = node.id if isinstance(node, ast.Name) else getattr(node, "attr", "")
+    return name in counted or bool(_LAYER_NUMBER.search(name))
 
 
 def _attributes(node: ast.AST, owners: set[str]) -> list[str]:
@@ -155,7 +160,7 @@ def _text(node: ast.expr) -> str:
 def decorators(reader: SourceReader, path: str, scopes: Iterable[str]) -> list[Hit]:
     """Decorators of the definitions `scopes` and of the functions inside them that swap or compile what runs."""
     wanted = set(scopes)
-    pattern = re.compile(r"kernel|compile|jit|custom_op|cuda|graph", re.IGNORECASE)
+    pattern = re.compile(r"kernel|compile|jit|custom_op|cuda|graph|implementation", re.IGNORECASE)
     return [
         Hit(path, decorator.lineno, span.name, ast.unparse(decorator), _function_of(reader, path, decorator))
         for span in reader.spans(path)

@@ -39,6 +39,7 @@ _ALIKE = 0.999
 _NEARLY = 0.99
 #: settings by which scores are kept in a range -> of what
 _CAPS = {"attn_logit_softcapping": "attention scores", "final_logit_softcapping": "logits"}
+_GENERATION = "transformers/generation/utils.py"
 _STEP = {"decode": "a decode step", "encode": "an encoding", "prefill": "a prefill", "forward": "a forward pass"}
 
 
@@ -239,7 +240,7 @@ def _above_diagonal(document: ModelAnalysis, values: Mapping[str, Rational], quo
     saved = evaluate(document.totals.causal_saving, values)
     if not saved:
         return ""
-    return f" Of its matrix products {quotes.said(f'{document.phase}.causal_flops', saved)} are attention to later tokens, which a kernel that is told so need not compute."
+    return f" Of its matrix products {quotes.said(f'{document.phase}.causal_flops', saved)} are attention to later tokens, which its kernel, told so by the source, need not compute."
 
 
 def _steps(document: ModelAnalysis, values: Mapping[str, Rational], quotes: Quotes) -> str:
@@ -280,23 +281,25 @@ def _time(facts: ImplementationFacts, phase: str, quotes: Quotes | None) -> str:
     step = f"{call.capitalize()} on {where} as engines run it {takes}"
     bound = f"{said('bound', totals.bound_seconds)}, limited by {totals.limited_by}"
     at_least = f"the bound, at the peaks of the device, is {bound}"
+    per_second = ""
     if totals.calibrated_seconds is None:
-        text, more = f"{step} at least {bound} (a bound: nothing like it was measured)", " at most"
         rate = totals.bound_tokens_per_second
+    if rate is not None and _of_text(facts, phase):
+        most = " at most" * (totals.calibrated_seconds is None)
+        per_second = f", {whole('tokens_per_second', float(f'{rate:.3g}'))} tokens/s{_whose(facts, phase)}{most}"
+    if totals.calibrated_seconds is None:
+        text = f"{step} at least {bound} (a bound: nothing like it was measured){per_second}"
     else:
         spread = f"{said('low', totals.low_seconds or 0.0)} to {said('high', totals.high_seconds or 0.0)}"
         started = launches(totals)
         if started is not None:
             explains, starts = 100 * totals.bound_seconds / totals.calibrated_seconds, 100 * started
             at_least += f", and explains {percent('bound_share', explains)} % of that: the fixed time of its kernels, as measured ones have it, takes {percent('launch_share', starts)} %"
-        text, more = (
-            f"{step} {said('calibrated', totals.calibrated_seconds)} (the sum of its kernels, none waiting for the host; {spread}); {at_least}",
-            "",
+        text = (
+            f"{step} {said('calibrated', totals.calibrated_seconds)} (the sum of its kernels, none waiting for the host; {spread})"
+            f"{per_second}; {at_least}"
         )
-    per_second = ""
-    if rate is not None and _of_text(facts, phase):
-        per_second = f"; {whole('tokens_per_second', float(f'{rate:.3g}'))} tokens/s{_whose(facts, phase)}{more}"
-    return f"{text}{per_second}{_dominant(phase, found, quotes)}."
+    return f"{text}{_dominant(phase, found, quotes)}."
 
 
 def _timed_as(facts: ImplementationFacts) -> str:
@@ -312,7 +315,8 @@ def _timed_as(facts: ImplementationFacts) -> str:
             f"{', '.join(dict.fromkeys(unlike))}, of which there are no measurements, by their bytes, with the launch and the share of the bandwidth of measured products"
         )
     text = "; ".join(parts)
-    return f"{text[0].upper()}{text[1:]}." if text else ""
+    spread = " Ranges: from where every kernel is as fast as the fastest tenth of measured ones to where each is as slow as the slowest tenth."
+    return f"{text[0].upper()}{text[1:]}.{spread}" if text else ""
 
 
 def _whose(facts: ImplementationFacts, phase: str) -> str:
@@ -382,7 +386,9 @@ def _fits(phase: str, found: RooflineResult, facts: ImplementationFacts, quotes:
     if use.cache_bytes:
         parts.append(f"cache {quotes.said(f'{key}.cache', use.cache_bytes)}")
     if use.activation_bytes is not None:
-        parts.append(f"activations {quotes.said(f'{key}.activations', use.activation_bytes)}")
+        parts.append(
+            f"activations {quotes.said(f'{key}.activations', use.activation_bytes)} (as engines run it, each freed after its last reader)"
+        )
     if use.notable_inputs:
         parts.append(f"inputs {quotes.said(f'{key}.inputs', use.input_bytes)}")
     spare = use.usable_bytes - use.needed_bytes
@@ -533,9 +539,25 @@ def _unbuilt(facts: ImplementationFacts) -> str:
     return f"This configuration builds no {'; no '.join(told)}." if told else ""
 
 
+def _decoded_otherwise(facts: ImplementationFacts) -> str:
+    """That `generate` decodes with other kernels than a call of the forward runs."""
+    found = facts.reader.definition(_GENERATION, "_optimize_model_for_decode")
+    grouped = [
+        d for d in facts.documents if d.phase == "decode" and any("grouped_mm" in g.name for g in d.per_operator)
+    ]
+    if found is None or not grouped:
+        return ""
+    return (
+        "Decode is the forward as it is called; on other devices than the CPU `generate` decodes with the experts' weights copied for each token "
+        f"(`batched_mm` for `grouped_mm`, `{_GENERATION}:{found.line}`): more bytes than eager decode has here; times, as engines run it, do not depend on it."
+    )
+
+
 def _left_out(facts: ImplementationFacts) -> Iterator[str]:
     yield from map(in_code, facts.idle)
     if told := _unbuilt(facts):
+        yield told
+    if told := _decoded_otherwise(facts):
         yield told
     missing = dict.fromkeys(text for document in facts.documents for text in document.not_counted)
     if missing:
