@@ -156,6 +156,20 @@ def test_a_launch_whose_operator_callers_choose_says_so_and_one_of_another_class
     assert kernel.grid == ()
 
 
+def test_a_launch_of_what_is_spelled_with_a_class_says_with_what(tmp_path: Path) -> None:
+    """A class among the arguments of another, or on one side of a choice, need not be what runs."""
+    for spelled, sure in (
+        ("mine::kernel::Attention<Loop<3>, 8>", True),
+        ("mine::kernel::Other<mine::kernel::Attention<Loop<3>, 8>>", False),
+        ("std::conditional_t<Wide, mine::kernel::Attention<Loop<3>, 8>, mine::kernel::Other<int>>", False),
+        ("std::conditional_t<true, mine::kernel::Attention<Loop<3>, 8>, mine::kernel::Other<int>>", True),
+    ):
+        text = LAUNCH.replace("using Kernel = mine::kernel::Attention<Loop<3>, 8>;", f"using Kernel = {spelled};")
+        (launch,) = described(tmp_path, kernel_hpp=KERNEL, launch_cu=text)["Attention"].grid
+        assert (launch.when == "") is sure
+        assert sure or launch.when.startswith("Kernel comes to Attention: ")
+
+
 def test_device_kernel_is_outside_only_where_no_class_is_inside(tmp_path: Path) -> None:
     def outside(root: Path) -> list[str]:
         inventory = scan(Repository(name="own", root=root, packages=()), MemoryStore(), **QUIET)

@@ -82,13 +82,10 @@ def may_be_class(data: bytes) -> bool:
 def class_references(source: CSource) -> Iterator[KernelRef]:
     """The classes of a file as kernels, from the line of the class on."""
     for one in kernel_classes(source):
-        first = (
-            one.scope.heading
-            + len(source.statements[one.scope.heading :])
-            - len(source.statements[one.scope.heading :].lstrip())
-        )
+        text, heading = source.statements, one.scope.heading
+        first = re.compile(r"\s*").match(text, heading)
         yield KernelRef(
-            name=one.scope.name, language="cutlass", role="kernel", file=source.path, entry="operator()", line=source.line(first),
+            name=one.scope.name, language="cutlass", role="kernel", file=source.path, entry="operator()", line=source.line(first.end() if first else heading),
             end_line=source.line(one.scope.closing),
         )  # fmt: skip
 
@@ -148,14 +145,14 @@ class _Class:
         constants = tuple(self.constants())
         grid = self.nearest(list(self.launches()))
         tiles = {t.name: t for t in (*body.tile, *self.tiles())}
-        warps = [self.warps(launch) for launch in grid if launch.block][:1]
+        warps = {one.value: one for one in (self.warps(launch) for launch in grid if launch.block)}
         notes = [n for n in body.notes if not (grid and n.startswith("No launch of it"))]
         open_ = [p.name for p in parameters if not p.values]
         if open_:
             notes.append(f"{', '.join(open_)}: what uses of {self.reference.name} give, the files around do not tell.")
         return body.model_copy(update={
             "language": "cutlass", "line": self.reference.line, "constexpr": (*parameters, *constants), "tile": tuple(tiles.values()),
-            "grid": grid, "num_tiles": "", "num_warps": tuple(warps), "cost": None,
+            "grid": grid, "num_tiles": "", "num_warps": tuple(warps.values()), "cost": None,
             "num_stages": tuple(v for c in (*parameters, *constants) if _STAGES.search(c.name) for v in c.values),
             "notes": (*notes, "Costs are not told: what its collectives load and multiply stands in their own classes."),
         })  # fmt: skip
@@ -260,7 +257,7 @@ class _Class:
                 named = self.operator(source, start) if source is not None else None
                 if source is None or named is None:
                     continue
-                name, sure = named
+                name, when = named
                 around = source.function_around(start)
                 given = _given(source, first, last, form, around[1] if around else 0)
                 threads = block or self.threads(given.get("block", ""), source, start)
@@ -269,7 +266,7 @@ class _Class:
                     line=launch.line, file="" if launch.file == self.reference.file else launch.file, function=around[3] if around else "",
                     kernel=f"{KERNEL}<{name}>", expression=given.get("grid", ""), block=threads, cluster=given.get("cluster", ""),
                     threads=math.prod(numbers) if len(numbers) == 3 else None, shared_memory=shared or given.get("shared", ""), definitions=said,
-                    stream=given.get("stream", ""), when="" if sure else f"{name}, which is left to callers, is {self.reference.name}",
+                    stream=given.get("stream", ""), when=when,
                     unresolved=("the grid is what get_grid_shape makes of the problem",) if grid else (),
                 )  # fmt: skip
 
@@ -287,25 +284,15 @@ class _Class:
         return (str(value), "1", "1") if value is not None else ()
 
     def nearest(self, found: Sequence[Launch]) -> tuple[Launch, ...]:
-        """Of launches that leave their operator to callers those of the folders nearest to the class; none beside sure ones."""
-        sure = tuple(one for one in found if not one.when)
+        """Those that name the class; where none does, of those that leave their operator to callers the ones of the nearest folders."""
+        named = tuple(one for one in found if "left to callers" not in one.when)
         own = self.reference.file.split("/")
-        shared = [
-            next(
-                (
-                    n
-                    for n, (a, b) in enumerate(zip((one.file or self.reference.file).split("/"), own, strict=False))
-                    if a != b
-                ),
-                len(own),
-            )
-            for one in found
-        ]
-        return sure or tuple(one for one, count in zip(found, shared, strict=True) if count == max(shared))
+        shared = [_common((one.file or self.reference.file).split("/"), own) for one in found]
+        return named or tuple(one for one, count in zip(found, shared, strict=True) if count == max(shared))
 
-    def operator(self, source: CSource, at: int) -> tuple[str, bool] | None:
-        """The operator that a launch names last in its function, and whether it is this class for sure; None where it is another."""
-        around = source.function_around(at)
+    def operator(self, source: CSource, at: int) -> tuple[str, str] | None:
+        """The operator that a launch names last in its function, and when it is this class ('': always); None where it is another."""
+        around, own = source.function_around(at), self.reference.name
         end = source.statements.find(";", at)
         for match in reversed(list(_LAUNCHED.finditer(source.statements, around[0] if around else 0, end))):
             closing = matching_angle(source.statements, match.end() - 1)
@@ -313,20 +300,24 @@ class _Class:
                 continue
             inner = squeeze(source.statements[match.end() : closing])
             meant = self.names.meant(Spelled(inner, source, match.start()))
-            if re.search(rf"\b{self.reference.name}\b", meant.text):
-                return inner, True
-            return (inner, False) if meant.parameter else None
+            if re.match(rf"(?:typename\s+)?(?:::)?(?:\w+::)*{own}\s*(?:<|$)", meant.text):
+                return inner, ""
+            if re.search(rf"\b{own}\b", meant.text):
+                return inner, f"{inner} comes to {own}: {_short(squeeze(meant.text))}"
+            return (inner, f"{inner}, which is left to callers, is {own}") if meant.parameter else None
         return None
 
     def warps(self, launch: Launch) -> BoundValue:
-        value = str(-(-launch.threads // 32)) if launch.threads else f"cdiv({' * '.join(launch.block)}, 32)"
+        _, line = self.returned("get_block_shape")
         return BoundValue(
-            value=value,
-            origin="block",
-            line=self.returned("get_block_shape")[1],
-            basis="evaluated",
-            assumptions=("a warp is 32 threads",),
-        )
+            value=str(-(-launch.threads // 32)) if launch.threads else f"cdiv({' * '.join(launch.block)}, 32)", origin="block",
+            line=line or launch.line, file="" if line else launch.file, basis="evaluated", assumptions=("a warp is 32 threads",),
+        )  # fmt: skip
+
+
+def _common(one: Sequence[str], other: Sequence[str]) -> int:
+    """How many folders two paths begin with alike."""
+    return next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), len(other))
 
 
 def _short(text: str) -> str:
