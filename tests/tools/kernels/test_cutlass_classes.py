@@ -35,6 +35,9 @@ struct Attention {
     static dim3 get_grid_shape(Params const& params) { return dim3(params.tiles, 1, 1); }
     static dim3 get_block_shape() { return dim3(MaxThreadsPerBlock, 1, 1); }
     CUTLASS_DEVICE void operator()(Params const& params, char* smem) {
+        cutlass::arch::warpgroup_reg_dealloc<24>();
+        auto& storage = *reinterpret_cast<SharedStorage*>(smem);
+        char held = smem[threadIdx.x];
         for (int tile = blockIdx.x; tile < params.tiles; tile += gridDim.x) { __syncthreads(); }
     }
 };
@@ -119,7 +122,10 @@ def test_a_class_is_a_kernel_with_what_its_uses_and_constants_say(tmp_path: Path
         "get_grid_shape = dim3(params.tiles, 1, 1)" in d or "params.tiles, 1, 1" in d for d in launch.definitions
     )
     line = next(n for n, text in enumerate(KERNEL.splitlines(), 1) if "__syncthreads(); }" in text)
-    assert [(i.operation, i.line) for i in kernel.instructions] == [("barrier", line)]
+    assert {(i.operation, i.line) for i in kernel.instructions} == {("barrier", line), ("setmaxnreg", line - 3)}
+    assert not any(
+        o.level == "global" for o in (*kernel.loads, *kernel.stores)
+    )  # what it is handed beside its parameters is shared
     assert len(kernel.loops) == 1
     assert kernel.cost is None
     (other,) = found["Plain"].grid

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from opscope_schemas.tiling import (
@@ -59,9 +61,9 @@ def describe_cuda(
 
 def described(
     reference: KernelRef, found: Definition, source: CSource, launches: Sequence[LaunchRef], context: CudaContext,
-    given: Mapping[str, object], sizes: Mapping[str, int],
+    given: Mapping[str, object], sizes: Mapping[str, int], known: Mapping[int | str, Any] = MappingProxyType({}),
 ) -> KernelTiling:  # fmt: skip
-    """The same of a definition that is found already."""
+    """The same of a definition that is found already. `known`: what parameters are, by their place, whatever launches hand."""
     template = _template_parameters(found, source)
     parameters = _parameters(found, source)
     lines = {(launch.file, launch.line): launch for launch in launches}  # a line's launches are read together
@@ -72,6 +74,7 @@ def described(
     constexprs = tuple(_with_values(t, index, sites) for index, t in enumerate(template))
     spelled_traits = _spelled(constexprs, launches, context)
     of_cute = handed(parameters, constexprs, sites, spelled_traits)
+    of_cute = replace(of_cute, values={**of_cute.values, **known})
     log = _run(
         found, source, constexprs, (of_cute.chosen,) if of_cute.chosen else grids, context, given, sizes, of_cute,
         kernel=reference.role == "kernel",

@@ -17,6 +17,7 @@ from opscope_schemas.tiling import BoundValue, Constexpr, KernelTiling, Launch, 
 from opscope_tools.kernels.cuda.description import CudaContext, described
 from opscope_tools.kernels.cuda.launch.cutlass import KERNEL, LAUNCHERS
 from opscope_tools.kernels.cuda.names.definitions import DEVICE, Definition
+from opscope_tools.kernels.cuda.names.values import Type, Value, pointer
 from opscope_tools.kernels.cuda.source_text import CSource, matching, matching_angle, split_arguments, squeeze
 from opscope_tools.kernels.cutlass.definitions import Scope, scopes
 from opscope_tools.kernels.cutlass.instances import instances
@@ -140,7 +141,13 @@ class _Class:
         return list(found.values())
 
     def made(self, given: Mapping[str, object], sizes: Mapping[str, int]) -> KernelTiling:
-        body = described(self.reference, self.one.definition, self.source, (), self.context, given, sizes)
+        definition = self.one.definition
+        shared = Value(
+            pointer(Type("int", "char", "1")),
+            space="shared",
+            origin=(definition.parameters.rpartition("*")[2].strip(),),
+        )
+        body = described(self.reference, definition, self.source, (), self.context, given, sizes, known={1: shared})
         parameters = tuple(self.parameters(body.constexpr))
         constants = tuple(self.constants())
         grid = self.nearest(list(self.launches()))
