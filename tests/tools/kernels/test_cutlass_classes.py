@@ -69,7 +69,7 @@ void run(Args args, cudaStream_t stream) {
 }
 void plain(Args args, cudaStream_t stream) {
     using Kernel = mine::kernel::Plain;
-    cutlass::device_kernel<Kernel><<<args.blocks, 128, 0, stream>>>(args.params);
+    cutlass::device_kernel<Kernel><<<args.blocks, Kernel::get_block_shape(), 0, stream>>>(args.params);
 }
 """
 DEVICE = """
@@ -174,6 +174,81 @@ def test_a_launch_of_what_is_spelled_with_a_class_says_with_what(tmp_path: Path)
         (launch,) = described(tmp_path, kernel_hpp=KERNEL, launch_cu=text)["Attention"].grid
         assert (launch.when == "") is sure
         assert sure or launch.when.startswith("Kernel comes to Attention: ")
+
+
+def small(
+    constants: str = "static constexpr int T = 32;", block: str = "return dim3(T, 1, 1);", head: str = "struct K"
+) -> str:
+    return f"""{head} {{
+    struct Params {{ int n; }};
+    static dim3 get_block_shape() {{ {block} }}
+    {constants}
+    CUTLASS_DEVICE void operator()(Params const& params, char* smem) {{ }}
+}};
+"""
+
+
+def launched(spelled: str, block: str = "K::get_block_shape()") -> str:
+    return f"\nvoid go(cudaStream_t s) {{ using Kernel = {spelled}; cutlass::device_kernel<Kernel><<<1, {block}, 0, s>>>(p); }}\n"
+
+
+@pytest.mark.parametrize(
+    ("constants", "told"),
+    [
+        ("static constexpr int A = 1 << 7, T = 1;", None), ("static constexpr int T = 0x1F;", 31), ("static constexpr int T = -7 / 2;", -3),
+        ("static constexpr int T = -7 % 4;", -3), ("static const unsigned T = 3u - 5u;", None), ("static constexpr bool T = 5;", None),
+        ("static constexpr int8_t T = 300;", None), ("static constexpr uint32_t T = 0xFFFFFFFF + 2;", None), ("static constexpr float T = 7 / 2.0f;", None),
+        ("static constexpr bool A = false; static constexpr int T = A ? 1 : A ? 2 : 3;", 3), ("static constexpr int T = sizeof(float) * 2;", 8),
+        ("struct In { static constexpr int T = 5; }; static constexpr int T = In::T + 1;", 6), ("static int N = 3; static constexpr int T = N;", None),
+        ("\n#if A\nstatic constexpr int T = 64;\n#else\nstatic constexpr int T = 128;\n#endif\n", None), ("static constexpr int T = Base::T;", None),
+        ("/* static constexpr int T = 4; */ static constexpr int T = /* 5 */ 6;", 6), ("static constexpr int T = f(3);", None),
+    ],
+)  # fmt: skip
+def test_a_constant_is_what_the_language_makes_of_it_or_left_open(
+    tmp_path: Path, constants: str, told: int | None
+) -> None:
+    kernel = described(tmp_path, k_hpp=small(constants), go_cu='#include "k.hpp"' + launched("K"))["K"]
+    values = [v.value for c in kernel.constexpr if c.name == "T" for v in c.values]
+    assert values == ([] if told is None else [str(told)])
+    assert kernel.grid[0].block == (str(told) if told is not None else "T", "1", "1")
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("return dim3(T, 2, 1);", ("32", "2", "1")), ("return {T, 2, 1};", ("32", "2", "1")), ("return dim3(T);", ("32", "1", "1")),
+        ("return T;", ("32", "1", "1")), ("return dim3(cute::max(T, 64), 1, 1);", ("64", "1", "1")),
+        ("if (T > 16) { return dim3(T, 2, 1); } return dim3(T, 1, 1);", ()), ("int n = T * 2; return dim3(n, 1, 1);", ("n", "1", "1")),
+    ],
+)  # fmt: skip
+def test_a_block_is_what_its_function_returns_where_it_returns_one_thing(
+    tmp_path: Path, body: str, told: tuple[str, ...]
+) -> None:
+    (launch,) = described(tmp_path, k_hpp=small(block=body), go_cu='#include "k.hpp"' + launched("K"))["K"].grid
+    assert launch.block == told
+    (given,) = described(tmp_path, k_hpp=small(block=body), go_cu='#include "k.hpp"' + launched("K", "96"))["K"].grid
+    assert (given.block, given.threads) == (("96", "1", "1"), 96)  # the launch's own number stands before
+
+
+def test_namesakes_are_told_apart_or_left_open(tmp_path: Path) -> None:
+    """Of two namespaces by what stands before the name; a class and its specialisation are given no uses; overloads are one kernel."""
+    spaces = f"namespace a {{ {small()} }}\nnamespace b {{ {small('static constexpr int T = 64;')} }}\n"
+    (tmp_path / "one.cu").write_text(spaces + launched("a::K", "a::K::get_block_shape()"))
+    repository = Repository(name="own", root=tmp_path, packages=())
+    inventory = scan(repository, MemoryStore(), **QUIET)
+    first, second = describe(repository, inventory, [k for k in inventory.kernels if k.entry], **QUIET)
+    assert (constants(first)["T"], constants(second)["T"]) == (["32"], ["64"])
+    assert (len(first.grid), len(second.grid)) == (1, 0)
+    several = small("static constexpr int T = N;", head="template <int N> struct K") + small(
+        head="template <> struct K<1>"
+    )
+    (tmp_path / "one.cu").write_text(several + "using A = K<1>; using B = K<2>;\n")
+    inventory = scan(repository, MemoryStore(), **QUIET)
+    primary, _ = describe(repository, inventory, [k for k in inventory.kernels if k.entry], **QUIET)
+    assert constants(primary) == {"N": [], "T": []}
+    twice = small("CUTLASS_DEVICE void operator()(Params const& params, char* smem) const { }")
+    (tmp_path / "one.cu").write_text(twice)
+    assert len([k for k in scan(repository, MemoryStore(), **QUIET).kernels if k.entry]) == 1
 
 
 def test_device_kernel_is_outside_only_where_no_class_is_inside(tmp_path: Path) -> None:

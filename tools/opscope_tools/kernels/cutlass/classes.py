@@ -17,11 +17,11 @@ from opscope_schemas.tiling import BoundValue, Constexpr, KernelTiling, Launch, 
 from opscope_tools.kernels.cuda.description import CudaContext, described
 from opscope_tools.kernels.cuda.launch.cutlass import KERNEL, LAUNCHERS
 from opscope_tools.kernels.cuda.names.definitions import DEVICE, Definition
-from opscope_tools.kernels.cuda.names.values import Type, Value, pointer
+from opscope_tools.kernels.cuda.names.values import Type, Value, named_type, pointer
 from opscope_tools.kernels.cuda.source_text import CSource, matching, matching_angle, split_arguments, squeeze
 from opscope_tools.kernels.cutlass.definitions import Scope, scopes
 from opscope_tools.kernels.cutlass.instances import instances
-from opscope_tools.kernels.cutlass.names import Names, Spelled
+from opscope_tools.kernels.cutlass.names import Names, Spelled, specialised
 from opscope_tools.kernels.records import KernelRef, LaunchRef
 
 _CALLED = re.compile(r"\boperator\s*\(\s*\)\s*\(")
@@ -57,7 +57,7 @@ class KernelClass:
 
 def kernel_classes(source: CSource) -> Iterator[KernelClass]:
     """The classes of a file whose operator takes its parameters and shared memory."""
-    text = source.statements
+    text, seen = source.statements, set[int]()
     for called in _CALLED.finditer(text):
         closing = matching(text, called.end() - 1)
         parameters = squeeze(text[called.end() : closing]) if closing > 0 else ""
@@ -66,7 +66,8 @@ def kernel_classes(source: CSource) -> Iterator[KernelClass]:
         if body is None or not any(mark in text[start : called.start()] for mark in DEVICE):
             continue
         around = tuple(scopes(source, called.start()))
-        if around and around[-1].kind == "class":
+        if around and around[-1].kind == "class" and around[-1].opening not in seen:  # overloads are one kernel
+            seen.add(around[-1].opening)
             name, opening = around[-1].name, body.end() - 1
             yield KernelClass(around, Definition(
                 name=name, start=around[-1].heading, name_position=called.start(), template=", ".join(around[-1].parameters),
@@ -122,10 +123,14 @@ class _Class:
         self.reference, self.one, self.source, self.context = reference, one, source, context
         self.launched = list(launches)
         self.names = Names(self._sources())
-        spaces = {s.name for s in one.scopes if s.kind == "namespace"}
-        spaces |= {name.rpartition("::")[2] for name in spaces}
-        found = instances(self.names, source, one.scope, frozenset(spaces)) if one.scope.parameters else iter(())
-        self.instances = list(found) or [({}, Spelled("", source, one.scope.heading))]
+        #: names by which what is around the class may be spelled before its own
+        self.spaces = frozenset(s.name.rpartition("::")[2] for s in one.scopes[:-1])
+        #: which of several of a name a use means is not worked out
+        one_of_several = specialised(source, one.scope.name)
+        uses = (
+            () if one_of_several or not one.scope.parameters else instances(self.names, source, one.scope, self.spaces)
+        )
+        self.instances = list(uses) or [({}, Spelled("", source, one.scope.heading))]
 
     def _sources(self) -> list[CSource]:
         """The files around, those of launches, and those of the folder that holds the class' own."""
@@ -199,7 +204,7 @@ class _Class:
         """Its static constants: as numbers where every step to them is written, else as the text that says them."""
         for at, kind, name, text in self.members:
             if kind != "using":
-                values = dict.fromkeys(self.number(text, at, bound) for bound, _ in self.instances)
+                values = dict.fromkeys(self.constant(name, bound) for bound, _ in self.instances)
                 told = tuple(
                     BoundValue(value=str(value), origin="constant", line=self.source.line(at), basis="evaluated")
                     for value in values if value is not None
@@ -207,6 +212,14 @@ class _Class:
                 yield Constexpr(
                     name=name, kind="constexpr", type=kind, default=text, line=self.source.line(at), values=told
                 )
+
+    def constant(self, name: str, bound: Mapping[str, Spelled]) -> int | None:
+        """What a constant of the class is in one use; of several in branches of an `#if` nothing is told."""
+        found = [one for one in self.members if one[2] == name]
+        if len(found) != 1:
+            return None
+        at, kind, _, text = found[0]
+        return _held(self.number(text, at, bound), kind)
 
     def number(self, text: str, at: int, bound: Mapping[str, Spelled]) -> int | None:
         return self.names.number(Spelled(text, self.source, at, bound))
@@ -239,19 +252,26 @@ class _Class:
         )
         if head is None:
             return "", 0
-        said = _RETURNED.search(text, head.end() - 1, self.source.block_end(head.end() - 1))
+        start, end = head.end() - 1, self.source.block_end(head.end() - 1)
+        if len(re.findall(r"\breturn\b", text[start:end])) != 1:  # which of several is not worked out
+            return "", 0
+        said = _RETURNED.search(text, start, end)
         return (squeeze(said[1] or said[2]), self.source.line(said.start())) if said is not None else ("", 0)
 
     def block(self) -> tuple[str, ...]:
         """Threads along x, y and z: numbers where all uses agree on one."""
         said, _ = self.returned("get_block_shape")
-        listed = re.match(r"(?:dim3\s*[({])?(.*?)[)}]?$", said)
-        sides = [squeeze(part) for part in listed[1].split(",")] if said and listed else []
+        listed = re.fullmatch(r"(?:dim3\s*)?[({](.*)[)}]", said)
+        sides = [squeeze(part) for part in split_arguments(listed[1] if listed else said)] if said else []
         told = []
         for side in sides:
-            values = {self.number(side, self.one.scope.closing - 1, bound) for bound, _ in self.instances}
+            own = any(side == name for _, _, name, _ in self.members)
+            values = {
+                self.constant(side, bound) if own else self.number(side, self.one.scope.closing - 1, bound)
+                for bound, _ in self.instances
+            }
             told.append(str(values.pop()) if len(values) == 1 and None not in values else side)
-        return tuple(told)
+        return (*told, "1", "1")[:3] if told else ()
 
     def launches(self) -> Iterator[Launch]:
         """The launches of `device_kernel` whose operator this class is, or may be where a template leaves it to its callers."""
@@ -267,7 +287,7 @@ class _Class:
                 name, when = named
                 around = source.function_around(start)
                 given = _given(source, first, last, form, around[1] if around else 0)
-                threads = block or self.threads(given.get("block", ""), source, start)
+                threads = self.threads(given.get("block", ""), source, start) or block
                 numbers = [int(side) for side in threads if side.isdigit()]
                 yield Launch(
                     line=launch.line, file="" if launch.file == self.reference.file else launch.file, function=around[3] if around else "",
@@ -279,9 +299,9 @@ class _Class:
 
     def shared(self) -> str:
         """Bytes of shared memory as the class says them: a number where all uses agree on one, else the text."""
-        for at, _, name, text in self.members:
+        for _, _, name, text in self.members:
             if name == "SharedStorageSize":
-                values = {self.number(text, at, bound) for bound, _ in self.instances}
+                values = {self.constant(name, bound) for bound, _ in self.instances}
                 return str(values.pop()) if len(values) == 1 and None not in values else text
         return ""
 
@@ -307,8 +327,9 @@ class _Class:
                 continue
             inner = squeeze(source.statements[match.end() : closing])
             meant = self.names.meant(Spelled(inner, source, match.start()))
-            if re.match(rf"(?:typename\s+)?(?:::)?(?:\w+::)*{own}\s*(?:<|$)", meant.text):
-                return inner, ""
+            named = re.match(rf"(?:typename\s+)?(?:::)?(?:\w+::)*?(?:(\w+)::)?{own}\s*(?:<|$)", meant.text)
+            if named is not None:
+                return None if named[1] and named[1] not in self.spaces else (inner, "")
             if re.search(rf"\b{own}\b", meant.text):
                 return inner, f"{inner} comes to {own}: {_short(squeeze(meant.text))}"
             return (inner, f"{inner}, which is left to callers, is {own}") if meant.parameter else None
@@ -325,6 +346,18 @@ class _Class:
 def _common(one: Sequence[str], other: Sequence[str]) -> int:
     """How many folders two paths begin with alike."""
     return next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), len(other))
+
+
+def _held(value: int | None, kind: str) -> int | None:
+    """What a constant of that type holds; None where the value is none that the type has: conversions are not worked out."""
+    of = named_type(kind)
+    if value is None or of is None or not of.size.isdigit() or of.kind != "int":
+        return value
+    if kind == "bool":
+        return value if value in (0, 1) else None
+    bits, unsigned = 8 * int(of.size), re.match(r"u|size_t", kind) is not None
+    low, high = (0, 2**bits) if unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1))
+    return value if low <= value < high else None
 
 
 def _short(text: str) -> str:
