@@ -15,7 +15,7 @@ _UNIVERSAL = ("GemmUniversal", "ConvUniversal")
 _MARKS = tuple(f"kernel::{name}".encode() for name in _UNIVERSAL)
 _CUTLASS = re.compile(r"\b(?:gemm|conv)\s*::\s*kernel\s*::\s*$")
 _USING = re.compile(r"\s*+using\s+(\w+)\s*+=\s*+")
-_CLASS = re.compile(r"(?:struct|class)\s++(?:[A-Z_]+\s*+\([^()]*\)\s*+)?(\w+)")
+_CLASS = re.compile(r"(?:struct|class)\s++(?:(?:[A-Z_]+|alignas|__attribute__)\s*+\((?:[^()]|\([^()]*\))*\)\s*+)*(\w+)")
 NAMESPACE = re.compile(r"\s*+(?:inline\s+)?namespace\b\s*+([\w:]*+)\s*+$")
 
 

@@ -10,7 +10,7 @@ from opscope_tools.kernels.cutlass.definitions import Scope, parameter_default, 
 from opscope_tools.kernels.cutlass.names import Names, Spelled, defines
 
 #: instances of one template that are read
-_INSTANCES = 60
+INSTANCES = 60
 
 
 def instances(
@@ -24,7 +24,9 @@ def instances(
         if other is not source and scope.kind == "class" and defines(other, scope.name):
             continue  # a class of its own by that name
         for position, given in _uses(other, scope, spaces, own=other is source):
-            if (len(given) > len(scope.parameters) and not packed) or len(seen) >= _INSTANCES:
+            if len(seen) >= INSTANCES:
+                continue
+            if len(given) > len(scope.parameters) and not packed:
                 continue
             bound: dict[str, Spelled] = {}
             for index, parameter in enumerate(scope.parameters):
@@ -52,15 +54,17 @@ def _uses(source: CSource, scope: Scope, spaces: frozenset[str], *, own: bool) -
         before = text[max(0, position - 80) : position]
         if after is None or (own and scope.heading <= position < scope.opening):
             continue
-        if re.search(r"\b(?:struct|class|return)\s+$", before):
+        if re.search(r"\b(?:struct|class)\s+$", before) or (
+            scope.kind != "class" and re.search(r"\breturn\s+$", before)
+        ):
             continue  # a specialisation; a comparison
         qualified = re.search(r"(\w+)\s*::\s*$", before)
         if qualified is not None and qualified[1] not in spaces:
             continue
         closing = matching_angle(text, after.end() - 1)
         given = split_arguments(text[after.end() : closing]) if closing > 0 else []
-        if given and not any(re.search(r"&&|\|\|", one) for one in given):
+        if given and (scope.kind == "class" or not any(re.search(r"&&|\|\|", one) for one in given)):
             yield position, given
 
 
-__all__ = ["instances"]
+__all__ = ["INSTANCES", "instances"]

@@ -135,6 +135,8 @@ class Names:
                 return self._one(here, source, spelled)
             if scope is not None and word in map(parameter_name, scope.parameters):
                 return replace(spelled, text=word, parameter=word)
+            if scope is not None and scope.kind == "class" and _derived(source, scope):
+                return None  # a base may have it
         every = [
             (d, s) for s in self.sources if s is not source for d in _declared(s, word) if _in_namespaces(s, d[0])
         ]  # fmt: skip
@@ -229,16 +231,18 @@ class Names:
 
         def bits(match: re.Match[str]) -> str:
             size = self.bits(found.with_text(match[1] or (match[2] if match.re is _BITS else "")))
-            return match[0] if size is None else str(size if match.re is _BITS else size // 8)
+            if match.re is _BYTES and "tuple" in match[0]:
+                return match[0]
+            return match[0] if size is None else str(size if match.re is _BITS else -(-size // 8))
 
         def same(match: re.Match[str]) -> str:
             sides = [self.meant(found.with_text(side)) for side in split_arguments(match[1])]
-            if len(sides) != 2 or any(side.parameter or re.search(r"::type$|decltype", side.text) for side in sides):
+            if len(sides) != 2 or any(
+                side.parameter or re.search(r"::type$|decltype|\bconst\b", side.text) for side in sides
+            ):
                 return match[0]
-            one, other = (re.sub(r"\b\w+::|\s", "", _bare(side.text).removeprefix("::")) for side in sides)
-            if one != other and any(word in _FUNDAMENTAL for side in sides for word in re.findall(r"\w+", side.text)):
-                return match[0]  # `unsigned` and `unsigned int`
-            return str(int(one == other))
+            told = _same_type(*(squeeze(side.text).replace(" ", "").removeprefix("::") for side in sides))
+            return match[0] if told is None else str(int(told))
 
         text = _SAME.sub(same, _BYTES.sub(bits, _BITS.sub(bits, text)))
         text = re.sub(r"\b(true|false)\b", lambda m: str(int(m[1] == "true")), text)
@@ -255,6 +259,8 @@ class Names:
             return None
         opening = match.end() - 1
         closing = matching_angle(text, opening) if match[1] == "<" else matching(text, opening)
+        if not re.fullmatch(r"\s*(?:\{\s*\})?\s*\)*\s*(?:\{\s*\})?", text[closing + 1 :]):
+            return None  # one of several in an expression
         sizes: list[int | str] = []
         for part in split_arguments(text[opening + 1 : closing]) if closing > 0 else ():
             one = found.with_text(part)
@@ -292,6 +298,30 @@ class Names:
         inner = split_arguments(text[listed.end() : -1])
         told = [self._spelled_out(self.meant(found.with_text(one)), depth - 1) for one in inner]
         return f"{listed[0]}{', '.join(told)}>"
+
+
+def _same_type(one: str, other: str) -> bool | None:
+    """Whether two spellings are one type; None where they may be two names of it."""
+    if one == other:
+        return True
+    plain = [re.sub(r"^(?:cutlass|cute)::", "", text) for text in (one, other)]
+    tags = [re.match(r"cutlass::\w+::", text) is not None for text in (one, other)]
+    if any(tags) and all(
+        tag or re.match(r"(?:cute::)?(?:_\d+$|Int<)", text) for tag, text in zip(tags, (one, other), strict=True)
+    ):
+        return False  # classes of their own
+    if any(element_bits(text) is None or "::" in text for text in plain) or any(
+        word in _FUNDAMENTAL for text in plain for word in re.findall(r"\w+", text)
+    ):
+        return None
+    known = [re.sub(r"^(?:__nv_|nv_|__)|_t$", "", text) for text in plain]
+    if known[0] == known[1]:
+        return True if plain[0] == plain[1] else None
+    return None if all(re.fullmatch(r"u?int\d+|size|ptrdiff", text) for text in known) else False
+
+
+def _derived(source: CSource, scope: Scope) -> bool:
+    return re.search(r"(?<!:):(?!:)", source.statements[scope.heading : scope.opening]) is not None
 
 
 def _is_name(text: str) -> bool:
