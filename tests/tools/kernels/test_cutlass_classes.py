@@ -202,6 +202,9 @@ def launched(spelled: str, block: str = "K::get_block_shape()") -> str:
         ("struct In { static constexpr int T = 5; }; static constexpr int T = In::T + 1;", 6), ("static int N = 3; static constexpr int T = N;", None),
         ("\n#if A\nstatic constexpr int T = 64;\n#else\nstatic constexpr int T = 128;\n#endif\n", None), ("static constexpr int T = Base::T;", None),
         ("/* static constexpr int T = 4; */ static constexpr int T = /* 5 */ 6;", 6), ("static constexpr int T = f(3);", None),
+        ("static constexpr int T = (float)5 / 2 * 4;", None), ("static constexpr int T = static_cast<uint8_t>(300);", None), ("static constexpr int T = 'a' + 1;", None),
+        ("static constexpr int T = sizeof(cutlass::int4b_t) * 64;", 64), ("static constexpr bool T = -1 > 0u;", None), ("static constexpr int M = 3, T = 9;", None),
+        ("static constexpr int T = is_same_v<a::X, b::X> ? 64 : 32;", None), ("static constexpr int T = is_same_v<half_t, float> ? 64 : 32;", 32),
     ],
 )  # fmt: skip
 def test_a_constant_is_what_the_language_makes_of_it_or_left_open(
@@ -218,7 +221,9 @@ def test_a_constant_is_what_the_language_makes_of_it_or_left_open(
     [
         ("return dim3(T, 2, 1);", ("32", "2", "1")), ("return {T, 2, 1};", ("32", "2", "1")), ("return dim3(T);", ("32", "1", "1")),
         ("return T;", ("32", "1", "1")), ("return dim3(cute::max(T, 64), 1, 1);", ("64", "1", "1")),
-        ("if (T > 16) { return dim3(T, 2, 1); } return dim3(T, 1, 1);", ()), ("int n = T * 2; return dim3(n, 1, 1);", ("n", "1", "1")),
+        ("if (T > 16) { return dim3(T, 2, 1); } return dim3(T, 1, 1);", ()), ("int n = T * 2; return dim3(n, 1, 1);", ()),
+        ("int T = 64; return dim3(T, 1, 1);", ()), ("dim3 b(T, 1, 1); b.x *= 2; return b;", ()), ("dim3 b(T, 1, 1); return b;", ("32", "1", "1")),
+        ("dim3 other(1, 1, 1); dim3 b(T, 1, 1); return b;", ()), ("return make(dim3(T, 1, 1));", ()), ("helper(dim3(7, 7, 7)); return other();", ()),
     ],
 )  # fmt: skip
 def test_a_block_is_what_its_function_returns_where_it_returns_one_thing(
@@ -228,6 +233,72 @@ def test_a_block_is_what_its_function_returns_where_it_returns_one_thing(
     assert launch.block == told
     (given,) = described(tmp_path, k_hpp=small(block=body), go_cu='#include "k.hpp"' + launched("K", "96"))["K"].grid
     assert (given.block, given.threads) == (("96", "1", "1"), 96)  # the launch's own number stands before
+
+
+@pytest.mark.parametrize(
+    ("given", "block", "shared"),
+    [
+        ("1, K::get_block_shape(), K::SharedStorageSize", ("32", "1", "1"), "64"), ("1, dim3(64, 2, 1), 4096", ("64", "2", "1"), "4096"),
+        ("1, 96", ("96", "1", "1"), "0"), ("1, blocks, size", (), "size"), ("1, made, held", ("64", "2", "1"), "64"), ("1, of_class, held", ("32", "1", "1"), "64"),
+    ],
+)  # fmt: skip
+def test_what_a_launch_gives_stands_before_what_the_class_says(
+    tmp_path: Path, given: str, block: tuple[str, ...], shared: str
+) -> None:
+    constants_ = "static constexpr int T = 32; static constexpr int SharedStorageSize = 64;"
+    body = f"dim3 made(64, 2, 1); dim3 of_class = K::get_block_shape(); int held = K::SharedStorageSize; cutlass::device_kernel<K><<<{given}>>>(p);"
+    go = f'#include "k.hpp"\nvoid go(int blocks, int size) {{ {body} }}\n'
+    (launch,) = described(tmp_path, k_hpp=small(constants_), go_cu=go)["K"].grid
+    assert (launch.block, launch.shared_memory) == (block, shared)
+    assert launch.unresolved == ()
+
+
+def test_a_name_that_a_base_may_have_is_left_open(tmp_path: Path) -> None:
+    outer = "constexpr int S = 3;\nstruct Base { static constexpr int S = 5; };\n"
+    derived = small("static constexpr int T = S * 32;", head="struct K : Base")
+    kernel = described(tmp_path, k_hpp=outer + derived, go_cu='#include "k.hpp"' + launched("K"))["K"]
+    assert constants(kernel)["T"] == []
+    kernel = described(
+        tmp_path, k_hpp=outer + small("static constexpr int T = S * 32;"), go_cu='#include "k.hpp"' + launched("K")
+    )["K"]
+    assert constants(kernel)["T"] == ["96"]
+
+
+def test_a_class_of_the_same_name_in_another_folder_has_its_own_uses_and_launches(tmp_path: Path) -> None:
+    for number, folder in ((4, "one"), (8, "two")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "k.hpp").write_text(
+            small("static constexpr int T = N * 32;", head="template <int N> struct K")
+        )
+        (tmp_path / folder / "go.cu").write_text(
+            '#include "k.hpp"' + launched(f"K<{number}>", "Kernel::get_block_shape()")
+        )
+    repository = Repository(name="own", root=tmp_path, packages=())
+    inventory = scan(repository, MemoryStore(), **QUIET)
+    found = describe(repository, inventory, [k for k in inventory.kernels if k.entry], **QUIET)
+    assert [(k.file, constants(k)["T"], [(g.file, g.block[0]) for g in k.grid]) for k in found] == [
+        ("one/k.hpp", ["128"], [("one/go.cu", "128")]),
+        ("two/k.hpp", ["256"], [("two/go.cu", "256")]),
+    ]
+
+
+@pytest.mark.parametrize(
+    "head", ["struct alignas(16) K final", "class CUTLASS_ALIGN(16) K", "struct __attribute__((packed)) K"]
+)
+def test_attributes_before_a_name_are_not_the_name(tmp_path: Path, head: str) -> None:
+    text = small(head=head).replace("CUTLASS_DEVICE void", "CUTLASS_HOST_DEVICE void")
+    assert list(described(tmp_path, k_hpp=text, go_cu='#include "k.hpp"' + launched("K"))) == ["K"]
+
+
+def test_a_use_whose_arguments_hold_a_test_is_a_use(tmp_path: Path) -> None:
+    """Numbers are those of all uses: one that cannot be read leaves them open."""
+    text = small("static constexpr int T = W * 32;", head="template <int W, bool C = false> struct K")
+    go = '#include "k.hpp"\nusing Other = K<4>;' + launched("K<8, kOne && kTwo>", "Kernel::get_block_shape()")
+    kernel = described(tmp_path, k_hpp=text, go_cu=go)["K"]
+    assert sorted(constants(kernel)["T"]) == ["128", "256"]
+    assert kernel.grid[0].threads is None
+    many = "".join(f"using A{n} = K<4, f({n})>;\n" for n in range(70)) + launched("K<8>", "Kernel::get_block_shape()")
+    assert described(tmp_path, k_hpp=text, go_cu='#include "k.hpp"\n' + many)["K"].grid[0].threads is None
 
 
 def test_namesakes_are_told_apart_or_left_open(tmp_path: Path) -> None:
@@ -293,7 +364,7 @@ def test_a_class_is_what_was_read_by_hand(one: dict[str, Any], classes: dict[tup
     for name, value in one["constants"].items():
         if value is not None:
             assert told[name] in ([], [str(int(value))]), name
-    for launch in kernel.grid:
+    for launch in (each for each in kernel.grid if each.definitions):
         assert all(
             side in (str(by_hand), launch.block[n])
             for n, (side, by_hand) in enumerate(zip(launch.block, one["threads"], strict=True))

@@ -6,6 +6,7 @@ for every use of it, `get_grid_shape` and `get_block_shape`, from which launcher
 
 from __future__ import annotations
 
+import bisect
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,17 +17,22 @@ from opscope_schemas.tiling import BoundValue, Constexpr, KernelTiling, Launch, 
 
 from opscope_tools.kernels.cuda.description import CudaContext, described
 from opscope_tools.kernels.cuda.launch.cutlass import KERNEL, LAUNCHERS
-from opscope_tools.kernels.cuda.names.definitions import DEVICE, Definition
+from opscope_tools.kernels.cuda.names.definitions import Definition
 from opscope_tools.kernels.cuda.names.values import Type, Value, named_type, pointer
 from opscope_tools.kernels.cuda.source_text import CSource, matching, matching_angle, split_arguments, squeeze
 from opscope_tools.kernels.cutlass.definitions import Scope, scopes
-from opscope_tools.kernels.cutlass.instances import instances
-from opscope_tools.kernels.cutlass.names import Names, Spelled, specialised
+from opscope_tools.kernels.cutlass.instances import INSTANCES, instances
+from opscope_tools.kernels.cutlass.names import Names, Spelled, defines, specialised
 from opscope_tools.kernels.records import KernelRef, LaunchRef
 
 _CALLED = re.compile(r"\boperator\s*\(\s*\)\s*\(")
 _ENTRY = re.compile(
     r"^(?:const\s+)?(?:typename\s+)?(?:\w+::)*Params\b[^,]*&[^,]*,\s*(?:\[\[[\w:, ]*\]\]\s*)?char\s*\*\s*\w*$"
+)
+_DEVICE = re.compile(r"\b(?:CUTLASS|CUTE)_(?:HOST_)?DEVICE\b|__device__")
+#: text whose value conversions decide, which are not worked out
+_CONVERTS = re.compile(
+    r"\b(?:float|double|unsigned|bool|char|u?int\d*_t)\s*[({]|\bstatic_cast\b|\(\s*(?:float|double|unsigned|bool|char|u?int\d+_t)\s*\)|\d[uU]|\d\.|^\W*$"
 )
 _BODY = re.compile(r"[^;{}()]*\{")
 _CONSTANT = re.compile(
@@ -63,7 +69,7 @@ def kernel_classes(source: CSource) -> Iterator[KernelClass]:
         parameters = squeeze(text[called.end() : closing]) if closing > 0 else ""
         body = _BODY.match(text, closing + 1) if _ENTRY.match(parameters) else None
         start = max(text.rfind(c, 0, called.start()) for c in ";{}") + 1
-        if body is None or not any(mark in text[start : called.start()] for mark in DEVICE):
+        if body is None or _DEVICE.search(text, start, called.start()) is None:
             continue
         around = tuple(scopes(source, called.start()))
         if around and around[-1].kind == "class" and around[-1].opening not in seen:  # overloads are one kernel
@@ -130,7 +136,29 @@ class _Class:
         uses = (
             () if one_of_several or not one.scope.parameters else instances(self.names, source, one.scope, self.spaces)
         )
-        self.instances = list(uses) or [({}, Spelled("", source, one.scope.heading))]
+        #: other files that define a class of the name
+        self.definers = [
+            other.path for other in self.names.sources if other is not source and defines(other, one.scope.name)
+        ]
+        near = [(self.nearer(use[1].source.path), use) for use in uses]
+        found: list[tuple[Mapping[str, Spelled], Spelled]] = [use for mine, use in near if mine]
+        if not found or len(near) == INSTANCES or None in [mine for mine, _ in near]:  # there may be others
+            found.append(({}, Spelled("", source, one.scope.heading)))
+        self.instances = found
+
+    def nearer(self, path: str) -> bool | None:
+        """Whether a file that names the class means this one rather than a namesake of another file, by their folders; None: either."""
+        if path == self.reference.file or not self.definers:
+            return True
+        mine, others = (
+            self._shared(path, self.reference.file),
+            max(self._shared(path, other) for other in self.definers),
+        )
+        return None if mine == others and path not in self.definers else mine > others
+
+    @staticmethod
+    def _shared(one: str, other: str) -> int:
+        return _common(one.split("/")[:-1], other.split("/")[:-1])
 
     def _sources(self) -> list[CSource]:
         """The files around, those of launches, and those of the folder that holds the class' own."""
@@ -159,6 +187,10 @@ class _Class:
         tiles = {t.name: t for t in (*body.tile, *self.tiles())}
         warps = {one.value: one for one in (self.warps(launch) for launch in grid if launch.block)}
         notes = [n for n in body.notes if not (grid and n.startswith("No launch of it"))]
+        if self.one.scope.parameters:
+            notes.append(
+                "Values are of the uses in the files around and in those that hold kernels or launches: others may have others."
+            )
         open_ = [p.name for p in parameters if not p.values]
         if open_:
             notes.append(f"{', '.join(open_)}: what uses of {self.reference.name} give, the files around do not tell.")
@@ -190,15 +222,35 @@ class _Class:
         )
 
     @cached_property
+    def inner(self) -> list[tuple[int, int]]:
+        """The blocks of the class that stand in no other: functions', other classes'."""
+        scope, found = self.one.scope, list[tuple[int, int]]()
+        for opening, closing in self.source.all_blocks:
+            if scope.opening < opening and closing < scope.closing and not (found and closing < found[-1][1]):
+                found.append((opening, closing))
+        return found
+
+    def nested(self, at: int) -> bool:
+        index = bisect.bisect_right(self.inner, (at, at)) - 1
+        return index >= 0 and self.inner[index][0] < at < self.inner[index][1]
+
+    @cached_property
     def members(self) -> list[tuple[int, str, str, str]]:
         """(position, type, name, text) of the class' own constants and aliases, `using` as the type of these."""
         scope, text = self.one.scope, self.source.statements
-        inner = [(o, c) for o, c in self.source.all_blocks if scope.opening < o and c < scope.closing]
         found = [(m.start(), m[1], m[2], squeeze(m[3])) for m in _CONSTANT.finditer(text, scope.opening, scope.closing)]
         found += [
             (m.start(), "using", m[1], squeeze(m[2])) for m in _ALIAS.finditer(text, scope.opening, scope.closing)
         ]
-        return sorted(one for one in found if not any(o < one[0] < c for o, c in inner))
+        return sorted(one for one in found if not self.nested(one[0]))
+
+    @cached_property
+    def named(self) -> dict[str, list[tuple[int, str, str, str]]]:
+        """The members by name."""
+        found: dict[str, list[tuple[int, str, str, str]]] = {}
+        for one in self.members:
+            found.setdefault(one[2], []).append(one)
+        return found
 
     def constants(self) -> Iterator[Constexpr]:
         """Its static constants: as numbers where every step to them is written, else as the text that says them."""
@@ -215,10 +267,17 @@ class _Class:
 
     def constant(self, name: str, bound: Mapping[str, Spelled]) -> int | None:
         """What a constant of the class is in one use; of several in branches of an `#if` nothing is told."""
-        found = [one for one in self.members if one[2] == name]
+        found = self.named.get(name, [])
         if len(found) != 1:
             return None
         at, kind, _, text = found[0]
+        written = self.source.original[at : self.source.statements.find(";", at)]
+        if (
+            _CONVERTS.search(re.sub(r"sizeof\s*\([^()]*\)", "", text))
+            or "'" in written
+            or len(split_arguments(text)) > 1
+        ):
+            return None
         return _held(self.number(text, at, bound), kind)
 
     def number(self, text: str, at: int, bound: Mapping[str, Spelled]) -> int | None:
@@ -226,7 +285,7 @@ class _Class:
 
     def tiles(self) -> Iterator[TileSize]:
         for at, kind, name, text in self.members:
-            if kind != "using" or not _TILE.search(name):
+            if kind != "using" or not _TILE.search(name) or len(self.named[name]) > 1:
                 continue
             values: dict[str, None] = {}
             for bound, _ in self.instances:
@@ -244,40 +303,62 @@ class _Class:
 
     # ---- launches
 
-    def returned(self, function: str) -> tuple[str, int]:
-        """What a function of the class returns, and its line; empty where it has none."""
+    def returned(self, function: str) -> tuple[str, str, int]:
+        """The body of a function of the class that returns one thing, what it returns, and the line; empty where there are several."""
         scope, text = self.one.scope, self.source.statements
-        head = re.compile(rf"\bdim3\s+(?:const\s+)?{function}\s*\([^{{}}]*?\)\s*(?:const\s*)?\{{").search(
-            text, scope.opening, scope.closing
-        )
-        if head is None:
-            return "", 0
-        start, end = head.end() - 1, self.source.block_end(head.end() - 1)
-        if len(re.findall(r"\breturn\b", text[start:end])) != 1:  # which of several is not worked out
-            return "", 0
-        said = _RETURNED.search(text, start, end)
-        return (squeeze(said[1] or said[2]), self.source.line(said.start())) if said is not None else ("", 0)
+        pattern = re.compile(rf"\bdim3\s+(?:const\s+)?{function}\s*\([^{{}}]*?\)\s*(?:const\s*)?\{{")
+        heads = [m for m in pattern.finditer(text, scope.opening, scope.closing) if not self.nested(m.start())]
+        if len(heads) != 1:
+            return "", "", 0
+        start, end = heads[0].end(), self.source.block_end(heads[0].end() - 1)
+        body = text[start:end]
+        if len(re.findall(r"\breturn\b", body)) != 1:
+            return "", "", 0
+        last = re.search(r"\breturn\s+([^;]+);\s*$", body)
+        named = re.fullmatch(r"\w+", last[1].strip()) if last is not None else None
+        if last is None or named is None:
+            return (
+                squeeze(body),
+                squeeze(last[1]) if last is not None else "",
+                self.source.line(start + last.start()) if last else 0,
+            )
+        made = list(re.finditer(rf"\bdim3\s+(?:const\s+)?{named[0]}\s*[({{]([^;]*)[)}}]\s*;", body))
+        changed = re.search(rf"\b{named[0]}\s*(?:\.\s*[xyz]\s*)?[-+*/%|&^]?=(?!=)", body)
+        if len(made) != 1 or changed is not None:
+            return squeeze(body), named[0], self.source.line(start + last.start())
+        return squeeze(body), squeeze(made[0][1]), self.source.line(start + made[0].start())
 
     def block(self) -> tuple[str, ...]:
-        """Threads along x, y and z: numbers where all uses agree on one."""
-        said, _ = self.returned("get_block_shape")
-        listed = re.fullmatch(r"(?:dim3\s*)?[({](.*)[)}]", said)
-        sides = [squeeze(part) for part in split_arguments(listed[1] if listed else said)] if said else []
+        """Threads along x, y and z: numbers where all uses agree on one; empty where the function does more than return them."""
+        body, said, _ = self.returned("get_block_shape")
+        plain = re.fullmatch(r"(?:dim3(?: const)? (\w+) ?[({][^;]*[)}]; ?)?return [^;]+;", body)
+        if plain is None:
+            return ()
+        listed = re.match(r"(?:dim3\s*)?([({])", said)
+        if listed is not None and matching(said, listed.end() - 1) == len(said) - 1:
+            said = said[listed.end() : -1]
+            sides = split_arguments(said)
+        elif plain[1]:
+            sides = split_arguments(said)
+        else:
+            sides = [said]
         told = []
-        for side in sides:
-            own = any(side == name for _, _, name, _ in self.members)
-            values = {
-                self.constant(side, bound) if own else self.number(side, self.one.scope.closing - 1, bound)
-                for bound, _ in self.instances
-            }
+        for side in map(squeeze, sides):
+            values = {self.side(side, bound) for bound, _ in self.instances}
+            if (len(values) != 1 or None in values) and not re.fullmatch(r"\w+", side):
+                return ()
             told.append(str(values.pop()) if len(values) == 1 and None not in values else side)
         return (*told, "1", "1")[:3] if told else ()
 
+    def side(self, text: str, bound: Mapping[str, Spelled]) -> int | None:
+        return (
+            self.constant(text, bound) if text in self.named else self.number(text, self.one.scope.closing - 1, bound)
+        )
+
     def launches(self) -> Iterator[Launch]:
         """The launches of `device_kernel` whose operator this class is, or may be where a template leaves it to its callers."""
-        block, (grid, at) = self.block(), self.returned("get_grid_shape")
+        _, grid, at = self.returned("get_grid_shape")
         said = (f"get_grid_shape = {grid} ({self.reference.file}:{at})",) if grid else ()
-        shared = self.shared()
         for launch in self.launched:
             source = self.context.load(launch.file)
             for start, first, last, form in self.context.launches(source, launch.line) if source is not None else ():
@@ -286,29 +367,53 @@ class _Class:
                     continue
                 name, when = named
                 around = source.function_around(start)
+                function = source.code[around[1] if around else 0 : start]
                 given = _given(source, first, last, form, around[1] if around else 0)
-                threads = self.threads(given.get("block", ""), source, start) or block
+                block, shared = given.get("block", ""), given.get("shared", "0" if form == "<<<>>>" else "")
+                threads = (
+                    self.block()
+                    if _comes_from(block, "get_block_shape", function)
+                    else self.threads(block, source, start, function)
+                )
                 numbers = [int(side) for side in threads if side.isdigit()]
+                of_class = _comes_from(given.get("grid", ""), "get_grid_shape", function)
                 yield Launch(
                     line=launch.line, file="" if launch.file == self.reference.file else launch.file, function=around[3] if around else "",
                     kernel=f"{KERNEL}<{name}>", expression=given.get("grid", ""), block=threads, cluster=given.get("cluster", ""),
-                    threads=math.prod(numbers) if len(numbers) == 3 else None, shared_memory=shared or given.get("shared", ""), definitions=said,
-                    stream=given.get("stream", ""), when=when,
-                    unresolved=("the grid is what get_grid_shape makes of the problem",) if grid else (),
+                    threads=math.prod(numbers) if len(numbers) == 3 else None,
+                    shared_memory=self.shared() if _comes_from(shared, "SharedStorageSize", function) else shared,
+                    definitions=said if of_class else (), stream=given.get("stream", ""), when=when,
+                    unresolved=("the grid is what get_grid_shape makes of the problem",) if said and of_class else (),
                 )  # fmt: skip
 
     def shared(self) -> str:
         """Bytes of shared memory as the class says them: a number where all uses agree on one, else the text."""
-        for _, _, name, text in self.members:
-            if name == "SharedStorageSize":
-                values = {self.constant(name, bound) for bound, _ in self.instances}
-                return str(values.pop()) if len(values) == 1 and None not in values else text
-        return ""
+        found = self.named.get("SharedStorageSize", [])
+        values = {self.constant("SharedStorageSize", bound) for bound, _ in self.instances}
+        if len(values) == 1 and None not in values:
+            return str(values.pop())
+        return found[0][3] if len(found) == 1 else ""
 
-    def threads(self, text: str, source: CSource, at: int) -> tuple[str, ...]:
-        """A block that is one number of threads, or a constant that comes to one."""
+    def threads(self, text: str, source: CSource, at: int, function: str) -> tuple[str, ...]:
+        """A block that the launch gives: one number of threads, or a `dim3`, made before or in its place; empty: not told."""
         value = self.names.number(Spelled(text, source, at)) if text else None
-        return (str(value), "1", "1") if value is not None else ()
+        if value is not None:
+            return str(value), "1", "1"
+        made = (
+            list(re.finditer(rf"\bdim3\s+(?:const\s+)?{re.escape(text)}\s*[({{]([^;]*)[)}}]\s*;", function))
+            if text
+            else []
+        )
+        here = re.fullmatch(r"dim3\s*[({](.*)[)}]", text)
+        changed = len(made) == 1 and re.search(rf"\b{re.escape(text)}\s*(?:\.\s*[xyz]\s*)?[-+*/]?=(?!=)", function)
+        listed = here[1] if here is not None else made[0][1] if len(made) == 1 and not changed else ""
+        sides = [squeeze(side) for side in split_arguments(listed)]
+        told = [self.names.number(Spelled(side, source, at)) for side in sides]
+        return (
+            (*(side if number is None else str(number) for side, number in zip(sides, told, strict=True)), "1", "1")[:3]
+            if sides
+            else ()
+        )
 
     def nearest(self, found: Sequence[Launch]) -> tuple[Launch, ...]:
         """Those that name the class; where none does, of those that leave their operator to callers the ones of the nearest folders."""
@@ -328,19 +433,34 @@ class _Class:
             inner = squeeze(source.statements[match.end() : closing])
             meant = self.names.meant(Spelled(inner, source, match.start()))
             named = re.match(rf"(?:typename\s+)?(?:::)?(?:\w+::)*?(?:(\w+)::)?{own}\s*(?:<|$)", meant.text)
+            if named is not None and named[1] and named[1] not in self.spaces:
+                return None
             if named is not None:
-                return None if named[1] and named[1] not in self.spaces else (inner, "")
+                mine, several = self.nearer(source.path), specialised(self.source, own)
+                if mine is False:
+                    return None
+                return inner, f"{inner} is this {own} of several" if mine is None or several else ""
             if re.search(rf"\b{own}\b", meant.text):
                 return inner, f"{inner} comes to {own}: {_short(squeeze(meant.text))}"
             return (inner, f"{inner}, which is left to callers, is {own}") if meant.parameter else None
         return None
 
     def warps(self, launch: Launch) -> BoundValue:
-        _, line = self.returned("get_block_shape")
+        _, _, line = self.returned("get_block_shape")
+        of_class = line and launch.block == self.block()
         return BoundValue(
             value=str(-(-launch.threads // 32)) if launch.threads else f"cdiv({' * '.join(launch.block)}, 32)", origin="block",
-            line=line or launch.line, file="" if line else launch.file, basis="evaluated", assumptions=("a warp is 32 threads",),
+            line=line if of_class else launch.line, file="" if of_class else launch.file, basis="evaluated",
+            assumptions=("a warp is 32 threads",),
         )  # fmt: skip
+
+
+def _comes_from(text: str, member: str, function: str) -> bool:
+    """Whether what a launch is given is a member of the class, or a variable of its function that is made of it."""
+    if member in text or not text:
+        return member in text
+    made = re.findall(rf"\b{re.escape(text)}\s*(?:=(?!=)|[({{])([^;]*)", function) if re.fullmatch(r"\w+", text) else []
+    return bool(made) and all(member in one for one in made)
 
 
 def _common(one: Sequence[str], other: Sequence[str]) -> int:
