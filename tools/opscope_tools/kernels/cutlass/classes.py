@@ -272,11 +272,9 @@ class _Class:
             return None
         at, kind, _, text = found[0]
         written = self.source.original[at : self.source.statements.find(";", at)]
-        if (
-            _CONVERTS.search(re.sub(r"sizeof\s*\([^()]*\)", "", text))
-            or "'" in written
-            or len(split_arguments(text)) > 1
-        ):
+        kinds = {kind for word in re.findall(r"\w+", text) for _, kind, _, _ in self.named.get(word, [])}
+        converts = _CONVERTS.search(re.sub(r"sizeof\s*\([^()]*\)", "", text)) or kinds & {"float", "double"}
+        if converts or "'" in written or len(split_arguments(text)) > 1:
             return None
         return _held(self.number(text, at, bound), kind)
 
