@@ -141,13 +141,8 @@ def configuration_rows(facts: ImplementationFacts, quotes: Quotes) -> list[Row]:
 
 def _in_weights(facts: ImplementationFacts, size: int) -> bool:
     """Whether a weight is so wide, or holds several that are."""
-    pending = [facts.tree.tree]
-    while pending:
-        node = pending.pop()
-        if any(side and side % size == 0 for shape in node.weights.values() for side in shape):
-            return True
-        pending += node.children
-    return False
+    shapes = (shape for node in facts.nodes for shape in node.weights.values())
+    return any(side and side % size == 0 for shape in shapes for side in shape)
 
 
 def _made(facts: ImplementationFacts, name: str) -> str:

@@ -20,6 +20,7 @@ from opscope_schemas.analysis import (
     ModelAnalysis,
     ModelTreeResult,
     ModuleAnalysis,
+    ModuleNode,
     TensorInfo,
     Totals,
 )
@@ -545,14 +546,20 @@ class ImplementationFacts:
     @cached_property
     def table_weight(self) -> tuple[str, int] | None:
         """A weight of the model itself that holds a vector for each position, and for how many."""
-        pending = [self.tree.tree]
-        while pending:
-            node = pending.pop()
+        for node in self.nodes:
             for name, shape in node.weights.items():
                 if re.search(r"(^|_)pos(ition)?s?(_|$)", name) and len(shape) > 1 and shape[-2] > 1:
                     return name, shape[-2]
-            pending += reversed(node.children)
         return None
+
+    @property
+    def nodes(self) -> Iterator[ModuleNode]:
+        """Every module of the tree, each before those that it holds."""
+        pending = [self.tree.tree]
+        while pending:
+            node = pending.pop()
+            yield node
+            pending += reversed(node.children)
 
     @cached_property
     def lines_run(self) -> frozenset[tuple[str, int]]:

@@ -527,11 +527,7 @@ def _unmeasured(changes: Sequence[Alternative]) -> str:
 
 def _unbuilt(facts: ImplementationFacts) -> str:
     """What of the model's file other configurations build and this one does not."""
-    built, pending = set[str](), [facts.tree.tree]
-    while pending:
-        node = pending.pop()
-        built.add(short(node.class_name))
-        pending += node.children
+    built = {short(node.class_name) for node in facts.nodes}
     told = [
         f"`{one.made.name}` (`{one.made.path}:{one.defined}`), which `{one.maker}` makes where `{in_code(one.made.text)}` ({one.made.pointer})"
         for one in scan.unbuilt(facts.reader, facts.modeling_file, built)

@@ -104,7 +104,7 @@ def described(
         grid=grids,
         num_tiles=next(iter(log.shared_tiles)) if persistent else common_tiles(grids),
         mapping=lists.mapping(every),
-        num_warps=tuple(_warps(grids, found, source)),
+        num_warps=tuple(warps(grids, found, source)),
         num_stages=tuple(_stages(constexprs)),
         loads=loads,
         stores=stores,
@@ -361,7 +361,7 @@ def _tiles(log: Log, constexprs: tuple[Constexpr, ...]) -> Iterable[TileSize]:
         )
 
 
-def _warps(grids: tuple[Launch, ...], found: Definition, source: CSource) -> Iterable[BoundValue]:
+def warps(grids: tuple[Launch, ...], found: Definition, source: CSource) -> Iterable[BoundValue]:
     """Warps per block of each launch, and the bound that the kernel declares."""
     seen: dict[str, BoundValue] = {}
     for launch in grids:
@@ -396,4 +396,4 @@ def _stages(constexprs: tuple[Constexpr, ...]) -> Iterable[BoundValue]:
             yield from c.values or (BoundValue(line=c.line, value=c.name, origin="instantiation"),)
 
 
-__all__ = ["CudaContext", "describe_cuda", "described", "leaf"]
+__all__ = ["CudaContext", "describe_cuda", "described", "leaf", "warps"]

@@ -15,11 +15,12 @@ from functools import cached_property
 
 from opscope_schemas.tiling import BoundValue, Constexpr, KernelTiling, Launch, TileSize
 
-from opscope_tools.kernels.cuda.description import CudaContext, described
-from opscope_tools.kernels.cuda.launch.cutlass import KERNEL, LAUNCHERS
+from opscope_tools.kernels.cuda.description import CudaContext, described, warps
+from opscope_tools.kernels.cuda.launch.cutlass import KERNEL
+from opscope_tools.kernels.cuda.launch.sites import read_sites
 from opscope_tools.kernels.cuda.names.definitions import Definition
 from opscope_tools.kernels.cuda.names.values import Type, Value, named_type, pointer
-from opscope_tools.kernels.cuda.source_text import CSource, matching, matching_angle, split_arguments, squeeze
+from opscope_tools.kernels.cuda.source_text import CSource, matching, split_arguments, squeeze
 from opscope_tools.kernels.cutlass.definitions import Scope, scopes
 from opscope_tools.kernels.cutlass.instances import INSTANCES, instances
 from opscope_tools.kernels.cutlass.names import Names, Spelled, defines, specialised
@@ -41,7 +42,6 @@ _CONSTANT = re.compile(
 _ALIAS = re.compile(r"\busing\s+(\w+)\s*=\s*([^;]+);")
 _RETURNED = re.compile(r"\bdim3\s*(?:\w+\s*)?[({]([^;]*?)[)}]\s*;|\breturn\s+([^;]+);")
 _TILE = re.compile(r"(?i)tile|cluster|block")
-_LAUNCHED = re.compile(rf"\b(?:{KERNEL}|kernel_launch)\s*<")
 _STAGES = re.compile(r"(?i)^k?(?:num_?)?stages?$")
 _VALUES, _LONG = 24, 200
 #: files beside those around a class that are looked through for uses of it
@@ -89,21 +89,20 @@ def may_be_class(data: bytes) -> bool:
 
 def class_references(source: CSource) -> Iterator[KernelRef]:
     """The classes of a file as kernels, from the line of the class on."""
-    for one in kernel_classes(source):
-        text, heading = source.statements, one.scope.heading
-        first = re.compile(r"\s*").match(text, heading)
-        yield KernelRef(
-            name=one.scope.name, language="cutlass", role="kernel", file=source.path, entry="operator()", line=source.line(first.end() if first else heading),
-            end_line=source.line(one.scope.closing),
-        )  # fmt: skip
+    return (_reference(one, source) for one in kernel_classes(source))
+
+
+def _reference(one: KernelClass, source: CSource) -> KernelRef:
+    head = re.compile(r"\s*").match(source.statements, one.scope.heading)
+    return KernelRef(
+        name=one.scope.name, language="cutlass", role="kernel", file=source.path, entry="operator()",
+        line=source.line(head.end() if head is not None else one.scope.heading), end_line=source.line(one.scope.closing),
+    )  # fmt: skip
 
 
 def class_at(reference: KernelRef, source: CSource) -> KernelClass | None:
     """The class of a kernel that the inventory holds; None where an operator of another kind stands there."""
-    return next(
-        (one for one, made in zip(kernel_classes(source), class_references(source), strict=True) if made == reference),
-        None,
-    )
+    return next((one for one in kernel_classes(source) if _reference(one, source) == reference), None)
 
 
 def describe_class(
@@ -185,7 +184,6 @@ class _Class:
         constants = tuple(self.constants())
         grid = self.nearest(list(self.launches()))
         tiles = {t.name: t for t in (*body.tile, *self.tiles())}
-        warps = {one.value: one for one in (self.warps(launch) for launch in grid if launch.block)}
         notes = [n for n in body.notes if not (grid and n.startswith("No launch of it"))]
         if self.one.scope.parameters:
             notes.append(
@@ -196,7 +194,7 @@ class _Class:
             notes.append(f"{', '.join(open_)}: what uses of {self.reference.name} give, the files around do not tell.")
         return body.model_copy(update={
             "language": "cutlass", "line": self.reference.line, "constexpr": (*parameters, *constants), "tile": tuple(tiles.values()),
-            "grid": grid, "num_tiles": "", "num_warps": tuple(warps.values()), "cost": None,
+            "grid": grid, "num_tiles": "", "num_warps": tuple(warps(grid, definition, self.source)), "cost": None,
             "num_stages": tuple(v for c in (*parameters, *constants) if _STAGES.search(c.name) for v in c.values),
             "notes": (*notes, "Costs are not told: what its collectives load and multiply stands in their own classes."),
         })  # fmt: skip
@@ -357,32 +355,39 @@ class _Class:
         """The launches of `device_kernel` whose operator this class is, or may be where a template leaves it to its callers."""
         _, grid, at = self.returned("get_grid_shape")
         said = (f"get_grid_shape = {grid} ({self.reference.file}:{at})",) if grid else ()
-        for launch in self.launched:
-            source = self.context.load(launch.file)
-            for start, first, last, form in self.context.launches(source, launch.line) if source is not None else ():
-                named = self.operator(source, start) if source is not None else None
-                if source is None or named is None:
+        kernel = self.reference.model_copy(update={"name": KERNEL})
+        for reference in self.launched:
+            source = self.context.load(reference.file)
+            places = self.context.launches(source, reference.line) if source is not None else []
+            for launch in (site.launch for site in read_sites(reference, kernel, self.context)):
+                spelled = re.fullmatch(rf"(?:\w+::)*{KERNEL}<(.*)>", launch.kernel)
+                if source is None or spelled is None or not places:
                     continue
-                name, when = named
-                around = source.function_around(start)
-                function = source.code[around[1] if around else 0 : start]
-                given = _given(source, first, last, form, around[1] if around else 0)
-                block, shared = given.get("block", ""), given.get("shared", "0" if form == "<<<>>>" else "")
-                threads = (
-                    self.block()
-                    if _comes_from(block, "get_block_shape", function)
-                    else self.threads(block, source, start, function)
-                )
-                numbers = [int(side) for side in threads if side.isdigit()]
-                of_class = _comes_from(given.get("grid", ""), "get_grid_shape", function)
-                yield Launch(
-                    line=launch.line, file="" if launch.file == self.reference.file else launch.file, function=around[3] if around else "",
-                    kernel=f"{KERNEL}<{name}>", expression=given.get("grid", ""), block=threads, cluster=given.get("cluster", ""),
-                    threads=math.prod(numbers) if len(numbers) == 3 else None,
-                    shared_memory=self.shared() if _comes_from(shared, "SharedStorageSize", function) else shared,
-                    definitions=said if of_class else (), stream=given.get("stream", ""), when=when,
-                    unresolved=("the grid is what get_grid_shape makes of the problem",) if said and of_class else (),
-                )  # fmt: skip
+                when = self.meant(Spelled(spelled[1], source, places[0][0]))
+                if when is None:
+                    continue
+                block = self.given_block(launch, source, places[0][0])
+                numbers = [int(side) for side in block if side.isdigit()]
+                update: dict[str, object] = {
+                    "when": when,
+                    "block": block,
+                    "threads": math.prod(numbers) if len(numbers) == 3 else None,
+                }
+                if re.fullmatch(r"(?:\w+::)*SharedStorageSize", launch.shared_memory):
+                    update["shared_memory"] = self.shared()
+                unresolved = tuple(one for one in launch.unresolved if "get_block_shape" not in one)
+                if said and any("get_grid_shape" in one for one in launch.dimensions):
+                    unresolved = ("the grid is what get_grid_shape makes of the problem",)
+                    update |= {"dimensions": (), "num_tiles": "", "definitions": said}
+                yield launch.model_copy(update={**update, "unresolved": unresolved})
+
+    def given_block(self, launch: Launch, source: CSource, at: int) -> tuple[str, ...]:
+        """The class' own block where the launch asks it, else what the launch gives, constants as numbers."""
+        if any("get_block_shape" in side for side in launch.block):
+            return self.block()
+        told = [self.names.number(Spelled(side, source, at)) for side in launch.block]
+        sides = [side if number is None else str(number) for side, number in zip(launch.block, told, strict=True)]
+        return (*sides, "1", "1")[:3] if sides else ()
 
     def shared(self) -> str:
         """Bytes of shared memory as the class says them: a number where all uses agree on one, else the text."""
@@ -392,27 +397,6 @@ class _Class:
             return str(values.pop())
         return found[0][3] if len(found) == 1 else ""
 
-    def threads(self, text: str, source: CSource, at: int, function: str) -> tuple[str, ...]:
-        """A block that the launch gives: one number of threads, or a `dim3`, made before or in its place; empty: not told."""
-        value = self.names.number(Spelled(text, source, at)) if text else None
-        if value is not None:
-            return str(value), "1", "1"
-        made = (
-            list(re.finditer(rf"\bdim3\s+(?:const\s+)?{re.escape(text)}\s*[({{]([^;]*)[)}}]\s*;", function))
-            if text
-            else []
-        )
-        here = re.fullmatch(r"dim3\s*[({](.*)[)}]", text)
-        changed = len(made) == 1 and re.search(rf"\b{re.escape(text)}\s*(?:\.\s*[xyz]\s*)?[-+*/]?=(?!=)", function)
-        listed = here[1] if here is not None else made[0][1] if len(made) == 1 and not changed else ""
-        sides = [squeeze(side) for side in split_arguments(listed)]
-        told = [self.names.number(Spelled(side, source, at)) for side in sides]
-        return (
-            (*(side if number is None else str(number) for side, number in zip(sides, told, strict=True)), "1", "1")[:3]
-            if sides
-            else ()
-        )
-
     def nearest(self, found: Sequence[Launch]) -> tuple[Launch, ...]:
         """Those that name the class; where none does, of those that leave their operator to callers the ones of the nearest folders."""
         named = tuple(one for one in found if "left to callers" not in one.when)
@@ -420,45 +404,18 @@ class _Class:
         shared = [_common((one.file or self.reference.file).split("/"), own) for one in found]
         return named or tuple(one for one, count in zip(found, shared, strict=True) if count == max(shared))
 
-    def operator(self, source: CSource, at: int) -> tuple[str, str] | None:
-        """The operator that a launch names last in its function, and when it is this class ('': always); None where it is another."""
-        around, own = source.function_around(at), self.reference.name
-        end = source.statements.find(";", at)
-        for match in reversed(list(_LAUNCHED.finditer(source.statements, around[0] if around else 0, end))):
-            closing = matching_angle(source.statements, match.end() - 1)
-            if closing < 0:
-                continue
-            inner = squeeze(source.statements[match.end() : closing])
-            meant = self.names.meant(Spelled(inner, source, match.start()))
-            named = re.match(rf"(?:typename\s+)?(?:::)?(?:\w+::)*?(?:(\w+)::)?{own}\s*(?:<|$)", meant.text)
-            if named is not None and named[1] and named[1] not in self.spaces:
+    def meant(self, operator: Spelled) -> str | None:
+        """When the operator of a launch is this class ('': always); None where it is another."""
+        meant, own = self.names.meant(operator), self.reference.name
+        named = re.match(rf"(?:typename\s+)?(?:::)?(?:\w+::)*?(?:(\w+)::)?{own}\s*(?:<|$)", meant.text)
+        if named is not None:
+            mine = self.nearer(operator.source.path)
+            if mine is False or (named[1] and named[1] not in self.spaces):
                 return None
-            if named is not None:
-                mine, several = self.nearer(source.path), specialised(self.source, own)
-                if mine is False:
-                    return None
-                return inner, f"{inner} is this {own} of several" if mine is None or several else ""
-            if re.search(rf"\b{own}\b", meant.text):
-                return inner, f"{inner} comes to {own}: {_short(squeeze(meant.text))}"
-            return (inner, f"{inner}, which is left to callers, is {own}") if meant.parameter else None
-        return None
-
-    def warps(self, launch: Launch) -> BoundValue:
-        _, _, line = self.returned("get_block_shape")
-        of_class = line and launch.block == self.block()
-        return BoundValue(
-            value=str(-(-launch.threads // 32)) if launch.threads else f"cdiv({' * '.join(launch.block)}, 32)", origin="block",
-            line=line if of_class else launch.line, file="" if of_class else launch.file, basis="evaluated",
-            assumptions=("a warp is 32 threads",),
-        )  # fmt: skip
-
-
-def _comes_from(text: str, member: str, function: str) -> bool:
-    """Whether what a launch is given is a member of the class, or a variable of its function that is made of it."""
-    if member in text or not text:
-        return member in text
-    made = re.findall(rf"\b{re.escape(text)}\s*(?:=(?!=)|[({{])([^;]*)", function) if re.fullmatch(r"\w+", text) else []
-    return bool(made) and all(member in one for one in made)
+            return f"{operator.text} is this {own} of several" if mine is None or specialised(self.source, own) else ""
+        if re.search(rf"\b{own}\b", meant.text):
+            return f"{operator.text} comes to {own}: {_short(squeeze(meant.text))}"
+        return f"{operator.text}, which is left to callers, is {own}" if meant.parameter else None
 
 
 def _common(one: Sequence[str], other: Sequence[str]) -> int:
@@ -480,22 +437,6 @@ def _held(value: int | None, kind: str) -> int | None:
 
 def _short(text: str) -> str:
     return text if len(text) <= _LONG else f"{text[:_LONG]}..."
-
-
-def _given(source: CSource, first: int, last: int, form: str, function: int) -> dict[str, str]:
-    """What a launch is given, by name; of launches on clusters the fields of the structure that is made before."""
-    code = source.code
-    given = [squeeze(part) for part in split_arguments(code[first:last])]
-    if form == "<<<>>>":
-        return dict(zip(("grid", "block", "shared", "stream"), given, strict=False))
-    name = form.removeprefix("cutlass::")
-    if name == "launch_kernel_on_cluster" and given:
-        made = re.compile(rf"\bClusterLaunchParams\s+{re.escape(given[0])}\s*[{{(]").search(code, function, first)
-        closing = matching(code, made.end() - 1) if made is not None else -1
-        fields = split_arguments(code[made.end() : closing]) if made is not None and closing > 0 else []
-        return dict(zip(("grid", "block", "cluster", "shared", "stream"), map(squeeze, fields), strict=False))
-    places = zip(("grid", "block", "shared", "stream", "cluster"), LAUNCHERS.get(name, ()), strict=False)
-    return {what: given[place] for what, place in places if place is not None and place < len(given)}
 
 
 __all__ = ["KernelClass", "class_at", "class_references", "describe_class", "kernel_classes", "may_be_class"]
