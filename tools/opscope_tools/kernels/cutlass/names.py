@@ -259,7 +259,7 @@ class Names:
             return None
         opening = match.end() - 1
         closing = matching_angle(text, opening) if match[1] == "<" else matching(text, opening)
-        if not re.fullmatch(r"\s*(?:\{\s*\})?\s*\)*\s*(?:\{\s*\})?", text[closing + 1 :]):
+        if not re.fullmatch(r"(?:\{\})?\)*(?:\{\})?", "".join(text[closing + 1 :].split())):
             return None  # one of several in an expression
         sizes: list[int | str] = []
         for part in split_arguments(text[opening + 1 : closing]) if closing > 0 else ():
