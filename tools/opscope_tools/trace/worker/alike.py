@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 import operator
+import types
+from collections import deque
 from typing import Any
 
 import torch
@@ -11,8 +15,18 @@ import torch
 IDENTITY = frozenset({"layer_idx", "layer_id", "layer_index", "layer_number", "block_idx", "idx"})
 #: the attribute in which a copy names the module that it is a copy of
 FIRST = "_first_alike"
+#: those in which it keeps its own index, and which of the first's numbers are an index
+INDEX, PLACES = "_own_index", "_places_of_the_index"
 
-#: module -> signature, while the modules live
+#: what every module has, and what is noted of those that stand for others
+_OWN = frozenset({*vars(torch.nn.Module()), FIRST, INDEX, PLACES, "_is_hf_initialized"})
+_EMPTY = types.CellType()
+#: what is told by what it holds, whatever was met before
+_CONTAINERS = (dict, set, frozenset, list, tuple, deque, functools.partial, types.MethodType, types.FunctionType)
+#: in place of an identity: the numbers of objects by what they hold
+_OBJECTS = 0
+
+#: module -> signature, and object -> what it holds, while they live
 Known = dict[int, Any]
 
 
@@ -45,7 +59,7 @@ def signature(module: Any, known: Known | None = None) -> Any:
         if id(first) not in known:
             known[id(first)] = signature(first, known)
         return known[id(first)]
-    settings = tuple(sorted((k, _plain(v)) for k, v in _settings(module).items()))
+    settings = tuple(sorted((k, described(v, known)) for k, v in _settings(module).items()))
     shapes = tuple((n, str(tuple(p.shape)), str(p.dtype)) for n, p in module._parameters.items() if p is not None)
     buffers = tuple((n, str(tuple(b.shape)), str(b.dtype)) for n, b in module._buffers.items() if b is not None)
     missing = tuple(n for n, p in module._parameters.items() if p is None)
@@ -55,9 +69,9 @@ def signature(module: Any, known: Known | None = None) -> Any:
 
 
 def _settings(module: Any) -> dict[str, Any]:
-    return {
-        k: v for k, v in vars(module).items() if not k.startswith("_") and k not in IDENTITY and _is_plain(v)
-    }  # fmt: skip
+    """What a module holds beside what every module has, but for the names of its place and what stands for another's."""
+    skipped = _OWN if first_of(module) is module else _OWN | {"forward"}
+    return {k: v for k, v in vars(module).items() if k not in skipped and k not in IDENTITY}
 
 
 def _unchanged(copy: Any, first: Any) -> bool:
@@ -73,7 +87,59 @@ def _unchanged(copy: Any, first: Any) -> bool:
 def _identical(a: Any, b: Any) -> bool:
     if type(a) is type(b) is list:
         return len(a) == len(b) and all(map(operator.is_, a, b))
-    return a is b
+    if type(a) is type(b) is dict:
+        return a.keys() == b.keys() and all(a[key] is b[key] for key in a)
+    return bool(a == b) if type(a) is type(b) is set else a is b
+
+
+def described(value: Any, known: Known | None = None, depth: int = 4) -> str:
+    """What can change a cost, as text: of tensors the shape, of plain values the value, of all else what it holds.
+
+    Objects that hold the same share a number, by the order in which they are met: a deeper model's layers hold another
+    configuration, but each of them the same one.
+    """
+    known = {} if known is None else known
+    if isinstance(value, torch.nn.Module):
+        return repr(signature(value, known))
+    if isinstance(value, torch.Tensor) or _is_plain(value):
+        return str(argument_signature(value))
+    if depth == 0 or isinstance(value, type | types.ModuleType | logging.Logger):
+        return getattr(value, "__qualname__", None) or getattr(value, "__name__", None) or type(value).__qualname__
+    kind = type(value).__qualname__
+    if id(value) not in known:
+        known[id(value)] = (value, kind)  # what holds itself
+        told = f"{kind}{_held(value, known, depth - 1)}"
+        if not isinstance(value, _CONTAINERS):
+            numbers = known.setdefault(_OBJECTS, {})
+            told = f"{kind} {numbers.setdefault(told, len(numbers))}"
+        known[id(value)] = (value, told)
+    return str(known[id(value)][1])
+
+
+def _held(value: Any, known: Known, depth: int) -> list[str]:
+    if isinstance(value, dict):
+        return [f"{k}: {described(v, known, depth)}" for k, v in value.items()]
+    if isinstance(value, set | frozenset):
+        return sorted(described(v, known, depth) for v in value)
+    if isinstance(value, list | tuple | deque):
+        return [described(v, known, depth) for v in value]
+    if isinstance(value, functools.partial):
+        return _held((value.func, value.args, value.keywords), known, depth)
+    if isinstance(value, types.MethodType):
+        return [value.__qualname__, described(value.__self__, known, depth)]
+    if isinstance(value, types.FunctionType):
+        cells = [cell.cell_contents for cell in value.__closure__ or () if cell != _EMPTY]
+        return [value.__qualname__, *_held((*cells, *(value.__defaults__ or ())), known, depth)]
+    if hasattr(value, "__dict__"):
+        return [f"{k}: {described(v, known, depth)}" for k, v in vars(value).items()]
+    slots = [n for kind in type(value).__mro__ for n in getattr(kind, "__slots__", ()) if hasattr(value, n)]
+    return [f"{n}: {described(getattr(value, n), known, depth)}" for n in slots] or [_text(value)]
+
+
+def _text(value: Any) -> str:
+    """As it prints itself, where that says no address."""
+    text = repr(value)
+    return text if len(text) < 200 and " at 0x" not in text else ""
 
 
 def _is_plain(value: Any) -> bool:

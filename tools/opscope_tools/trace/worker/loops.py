@@ -114,7 +114,13 @@ class _Loop:
         said = {n: _said(v) for n, v in names.items() if n != self._source.index and id(v) not in followed}
         lengths = tuple(map(len, self._lists))
         self._marks.append(
-            _Mark(len(recorder.ops), len(recorder.calls), (recorder.folded, len(recorder._memo), *used), said, lengths)
+            _Mark(
+                len(recorder.ops),
+                len(recorder.calls),
+                (recorder.folded, sum(map(len, recorder._memo.values())), *used),
+                said,
+                lengths,
+            )
         )
 
     def folded(self) -> bool:

@@ -58,15 +58,19 @@ class Index:
 
     def use(self, function: Callable[..., Any], *others: Any) -> Any:
         """What `function` says of the number, noted."""
-        others = tuple(o.value if type(o) is Index else o for o in others)
+        others = tuple(o.value if isinstance(o, Index) else o for o in others)
         result = function(self.value, *others)
-        self.uses.append(Use(_after(self.rule, function), others, result))
+        self.note(function, others, result)
         return result
+
+    def note(self, function: Callable[..., Any], others: tuple[Any, ...], result: Any) -> None:
+        """Remember that `function` was asked of the number, and what it said."""
+        self.uses.append(Use(_after(self.rule, function), others, result))
 
     def computed(self, function: Callable[..., Any], *others: Any) -> Any:
         """Another number, whose uses will be noted instead; what is no integer is a use itself."""
         if all(type(o) is int for o in others) and type(found := function(self.value, *others)) is int:
-            return Index(found, _after(self.rule, function, *others), self)
+            return type(self)(found, _after(self.rule, function, *others), self)
         return self.use(function, *others)
 
     def settled(self) -> int:
@@ -123,14 +127,14 @@ class NotedList(list[Any]):
     """A list of the config: reading it by a layer's index gives the element and notes it."""
 
     def __getitem__(self, key: Any) -> Any:
-        return key.use(_item, tuple(self)) if type(key) is Index else super().__getitem__(key)
+        return key.use(_item, tuple(self)) if isinstance(key, Index) else super().__getitem__(key)
 
 
 class NotedTuple(tuple[Any, ...]):
     """A tuple of the config, likewise."""
 
     def __getitem__(self, key: Any) -> Any:
-        return key.use(_item, tuple(self)) if type(key) is Index else super().__getitem__(key)
+        return key.use(_item, tuple(self)) if isinstance(key, Index) else super().__getitem__(key)
 
 
 __all__ = ["PLAIN", "Index", "NotedList", "NotedTuple", "Use"]

@@ -3,7 +3,7 @@
 `Recorder` is a dispatch mode (it sees each operator that reaches torch's dispatcher, below autograd and composite
 operators) and stands behind every `nn.Module` call. Siblings of a `ModuleList` that are alike (same classes, shapes
 and settings) and are called with arguments alike run once: the others return the first one's result and add to its
-`repeat`, so cost does not grow with depth.
+`repeat`, so cost does not grow with depth. What a layer asks of its own index is held against the sibling's (places.py).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import math
 import operator
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,9 +31,10 @@ from torch.utils._pytree import tree_map_only
 from opscope_tools.trace import operators
 from opscope_tools.trace.operators import ONE, ZERO, Call, Cost, Tensor
 from opscope_tools.trace.protocol import Site
-from opscope_tools.trace.worker.alike import alike_siblings, argument_signature
+from opscope_tools.trace.worker.alike import alike_siblings
 from opscope_tools.trace.worker.flow import Flow, Step, keys_and_values
 from opscope_tools.trace.worker.frames import Frames
+from opscope_tools.trace.worker.places import Layer, Place, Uses, decides
 from opscope_tools.trace.worker.stored import StoredWeights
 from opscope_tools.trace.worker.symbols import NoFormulaError, Symbols
 from opscope_tools.trace.worker.training import Training, stand_in
@@ -126,6 +128,16 @@ class CallEvent:
 
 
 @dataclass(frozen=True)
+class _Ran:
+    """A layer that ran: its call, what it returned and was given, and what it asked of its index."""
+
+    event: CallEvent | None
+    result: Any
+    given: list[Any]
+    uses: Uses
+
+
+@dataclass(frozen=True)
 class Parts:
     """What the steps of a loop appended to a list, one each; most did not run."""
 
@@ -209,7 +221,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         self._stack: list[int] = []
         self._modules: list[Any] = []
         self._dtype = dtype
-        self._memo: dict[Any, tuple[CallEvent | None, Any, list[Any]]] = {}
+        #: alike siblings, called alike -> those that ran, each otherwise for what its index told it
+        self._memo: defaultdict[Any, list[_Ran]] = defaultdict(list)
+        #: lists of modules of which what runs is decided by their place among their siblings
+        self.decided_by_place: set[str] = set()
         #: storage -> the list of layers and the call that its tensor came out of, the tensors kept alive
         self._lineage: dict[int, tuple[str, int]] = {}
         self._kept: dict[int, Any] = {}
@@ -294,15 +309,18 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
 
     def call(self, module: Any, args: Any, kwargs: Any, caller: Any) -> Any:
         """Run `module`, or hand back what an alike sibling returned."""
-        key: tuple[Any, ...] | None = None
+        layer: Layer | None = None
         alike = self._alike.get(id(module))
         if alike is not None:
-            key = (alike, argument_signature(args), argument_signature(kwargs))
+            layer = Layer(module, args, kwargs)
+            key: tuple[Any, ...] = (alike, *layer.others)
             now = [t for _, t in tensors_in((args, kwargs))]
             if self.training is not None:
                 key = (*key, tuple(t.requires_grad for t in now))
-            if key in self._memo:
-                event, result, then = self._memo[key]
+            ran = next((one for one in self._memo[key] if layer.does_the_same(one.uses)), None)
+            if ran is not None:
+                event, result, then = ran.event, ran.result, ran.given
+                layer.hand_on(ran.uses)
                 self.folded += 1
                 if self.training is not None and any(
                     a is b and a.requires_grad for a, b in zip(then, now, strict=True)
@@ -329,16 +347,29 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
                 )
         event = self._enter(module, args, kwargs, caller) if self.recording else None
         self._modules.append(module)
+        uses: Uses = {}
         try:
-            result = _module_call(module, *args, **kwargs)
+            if layer is None:
+                result = _module_call(module, *args, **kwargs)
+            else:
+                with layer.listening() as (placed, named, uses):
+                    result = _module_call(module, *placed, **named)
+        except TypeError as error:
+            if layer is not None and Place.__name__ in str(error):
+                raise UnfoldedError(
+                    f"{self._paths[id(module)]} gives its index to what takes plain numbers."
+                ) from error
+            raise
         finally:
             self._modules.pop()
             if event is not None:
                 self._stack.pop()
         if event is not None:
             self._leave(event, args, kwargs, result)
-        if key is not None:
-            self._memo[key] = (event, result, [t for _, t in tensors_in((args, kwargs))])
+        if layer is not None:
+            self._memo[key].append(_Ran(event, result, [t for _, t in tensors_in((args, kwargs))], uses))
+            if decides(uses):
+                self.decided_by_place.add(self._paths[id(module)].rpartition(".")[0])
             self._descend(module, result)
         return result
 

@@ -23,7 +23,7 @@ import transformers
 from opscope_schemas.errors import OpscopeError, TraceError
 
 from opscope_tools.trace.worker import fields
-from opscope_tools.trace.worker.alike import FIRST, IDENTITY, signature
+from opscope_tools.trace.worker.alike import FIRST, IDENTITY, INDEX, PLACES, signature
 from opscope_tools.trace.worker.noting import PLAIN, Index, NotedList, NotedTuple, Use
 
 #: transformers' base class of layers
@@ -66,6 +66,7 @@ class Kind:
     held: tuple[str, ...] = ()
     last: tuple[Any, Callable[[], Any], torch.dtype] | None = None
     shape: Any = None
+    known: dict[int, Any] = field(default_factory=dict)
 
     def fits(self, index: int | None) -> bool:
         return (index is None) == (self.index is None) and (
@@ -75,12 +76,12 @@ class Kind:
     def copy_to(self, module: Any, index: int | None, again: Callable[[], Any]) -> None:
         """Make `module`, fresh from its class, a copy."""
         if self.last is None:
-            self.shape = signature(self.first)
+            self.shape = signature(self.first, self.known)
         for name, value in vars(self.first).items():
             vars(module)[name] = value.copy() if isinstance(value, dict | set | list) else value
         vars(module).update(dict.fromkeys(self.held, index))
         vars(module)["_modules"] = _Withheld(frozenset(self.first._modules))
-        vars(module).update({FIRST: self.first, "forward": _refuse})
+        vars(module).update({FIRST: self.first, INDEX: index, "forward": _refuse})
         self.last = (module, again, torch.get_default_dtype())
 
     def check(self) -> None:
@@ -94,7 +95,7 @@ class Kind:
             real = again()
         finally:
             torch.set_default_dtype(before)
-        if signature(real) != self.shape or any(vars(real).get(n) != vars(copy).get(n) for n in self.held):
+        if signature(real, self.known) != self.shape or any(vars(real).get(n) != vars(copy).get(n) for n in self.held):
             raise SharedLayerError(f"The last {type(real).__name__} is built otherwise than the first.")
 
 
@@ -104,15 +105,19 @@ def _settle(module: Any, index: Index) -> tuple[str, ...]:
     Raises where something else kept one: no copy could have its own there.
     """
     held: list[str] = []
-    for part in module.modules():
+    places: set[tuple[str, str]] = set()
+    for path, part in module.named_modules():
         for name in [n for n, v in vars(part).items() if type(v) is Index]:
             place = name in IDENTITY and vars(part)[name] is index
             if place and part is module:
                 held.append(name)
+            if place:
+                places.add((path, name))
             vars(part)[name] = index.value if place else vars(part)[name].settled()
     # each is known to its kin, to this loop and to the question; the index to the callers as well
     if any(sys.getrefcount(kin) > 3 for kin in index.kin if kin is not index):
         raise SharedLayerError(f"{type(module).__name__} keeps numbers that it computed from its index.")
+    vars(module)[PLACES] = frozenset(places)
     return tuple(held)
 
 

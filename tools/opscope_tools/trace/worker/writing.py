@@ -260,7 +260,9 @@ class Writer:
         # a layer that runs several times in a pass is no single member of its stack
         count = self.stacks.count(event.container, event.members) if variable and self.stacks else None
         whole = count is not None and event.repeat == len(event.members)
-        whole = whole and event.container not in self.session.recorder.gathered and self._alone(event.container)
+        recorder = self.session.recorder
+        whole = whole and event.container not in recorder.gathered | recorder.decided_by_place
+        whole = whole and self._alone(event.container)
         known = self.stacks is not None and self.stacks.compared
         for name in [variable] if variable else [] if known else self._depths_of(len(container)):
             self._general[name] = self._general.get(name, True) and whole

@@ -1,0 +1,268 @@
+"""A layer stands for its siblings only where it would do what they do: whatever it knows its place by, and however it asks.
+
+Planted models whose layers do one product or two, by their place, are counted and are run for real under torch's own counter.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import pytest
+import torch
+import transformers
+from opscope_schemas.formula import evaluate
+from opscope_tools.trace.protocol import ModelSpec, Trace, TraceRequest
+from opscope_tools.trace.worker import attempts
+from opscope_tools.trace.worker.session import quiet
+from opscope_tools.trace.worker.stacks import Stacks
+from opscope_tools.trace.worker.writing import written
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+LAYERS, WIDTH, BATCH, TOKENS = 7, 24, 2, 5
+
+
+class PlacedConfig(transformers.PreTrainedConfig):  # type: ignore[misc]  # transformers is untyped here
+    model_type = "placed"
+
+    def __init__(self, hidden_size: int = WIDTH, num_hidden_layers: int = LAYERS, **others: Any) -> None:
+        self.hidden_size, self.num_hidden_layers = hidden_size, num_hidden_layers
+        self.vocab_size = 100
+        self.kinds = ["wide" if i in (1, 4) else "plain" for i in range(num_hidden_layers)]
+        super().__init__(**others)
+
+
+class Layer(nn.Module):  # type: ignore[misc]  # torch is untyped here
+    def __init__(self, config: Any, layer_idx: int) -> None:
+        super().__init__()
+        self.layer_idx = layer_idx
+        self.config = config
+        self.always = nn.Linear(config.hidden_size, config.hidden_size)
+        self.sometimes = nn.Linear(config.hidden_size, config.hidden_size)
+        self.prepare(layer_idx)
+
+    def prepare(self, layer_idx: int) -> None:
+        """What it keeps of its index."""
+
+    def twice(self, given: int) -> bool:  # noqa: ARG002
+        return False
+
+    def forward(self, states: torch.Tensor, block_idx: int) -> torch.Tensor:
+        states = states + self.always(states)
+        return states + self.sometimes(states) if self.twice(block_idx) else states
+
+
+class Even(Layer):
+    def twice(self, given: int) -> bool:  # noqa: ARG002
+        return self.layer_idx % 2 == 0
+
+
+class HandedIn(Layer):
+    def twice(self, given: int) -> bool:
+        return given % 3 == 1
+
+
+class OneOf(Layer):
+    def twice(self, given: int) -> bool:
+        return given in {2, 5}
+
+
+class OneOfAList(Layer):
+    places: ClassVar[list[int]] = [0, 6]
+
+    def twice(self, given: int) -> bool:  # noqa: ARG002
+        return self.layer_idx in self.places
+
+
+class ByTable(Layer):
+    table: ClassVar[dict[int, int]] = {3: 1}
+
+    def twice(self, given: int) -> bool:  # noqa: ARG002
+        return bool(self.table.get(self.layer_idx, 0))
+
+
+class ByConfig(Layer):
+    def twice(self, given: int) -> bool:  # noqa: ARG002
+        return bool(self.config.kinds[self.layer_idx] == "wide")
+
+
+class NextByConfig(Layer):
+    def twice(self, given: int) -> bool:
+        return given + 1 < len(self.config.kinds) and bool(self.config.kinds[given + 1] == "wide")
+
+
+class OfAPart(Layer):
+    """A part of it knows the place, by another number."""
+
+    def prepare(self, layer_idx: int) -> None:
+        self.part = nn.Module()
+        self.part.layer_number = layer_idx + 1
+
+    def twice(self, given: int) -> bool:  # noqa: ARG002
+        return bool(self.part.layer_number > 4)
+
+
+class ByName(Layer):
+    def twice(self, given: int) -> bool:  # noqa: ARG002
+        return f"layer {self.layer_idx}".endswith(("1", "2"))
+
+
+class InADict(Layer):
+    def prepare(self, layer_idx: int) -> None:
+        self.kept = {"twice": layer_idx == 3}
+
+    def twice(self, given: int) -> bool:  # noqa: ARG002
+        return self.kept["twice"]
+
+
+class Hidden(Layer):
+    def prepare(self, layer_idx: int) -> None:
+        self._twice = layer_idx in (0, 3)
+
+    def twice(self, given: int) -> bool:  # noqa: ARG002
+        return self._twice
+
+
+class InAClosure(Layer):
+    def prepare(self, layer_idx: int) -> None:
+        self.asks: Any = lambda: layer_idx > 4
+
+    def twice(self, given: int) -> bool:  # noqa: ARG002
+        return bool(self.asks())
+
+
+class InAPartial(Layer):
+    def prepare(self, layer_idx: int) -> None:
+        self.asks = functools.partial(max, layer_idx)
+
+    def twice(self, given: int) -> bool:  # noqa: ARG002
+        return bool(self.asks(3) > 3)
+
+
+class InAnObject(Layer):
+    def prepare(self, layer_idx: int) -> None:
+        self.plan = SimpleNamespace(inner=SimpleNamespace(twice=layer_idx < 2))
+
+    def twice(self, given: int) -> bool:  # noqa: ARG002
+        return bool(self.plan.inner.twice)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    twice: bool
+
+
+class InSlots(Layer):
+    def prepare(self, layer_idx: int) -> None:
+        self.plan = Plan(layer_idx == 6)
+
+    def twice(self, given: int) -> bool:  # noqa: ARG002
+        return self.plan.twice
+
+
+class Kind(enum.Enum):
+    PLAIN = 0
+    WIDE = 1
+
+
+class AsAKind(Layer):
+    def prepare(self, layer_idx: int) -> None:
+        self.kind = Kind(layer_idx == 2)
+
+    def twice(self, given: int) -> bool:  # noqa: ARG002
+        return self.kind is Kind.WIDE
+
+
+class Neither(Layer):
+    """Keeps what tells nothing: all its layers are alike."""
+
+    def prepare(self, layer_idx: int) -> None:  # noqa: ARG002
+        self.plan, self._kept, self.asks = SimpleNamespace(twice=False), {"a": [1, None]}, lambda: 3
+
+
+class Listed(Layer):
+    """Looks its state up in a list that holds the same for each layer."""
+
+    states: ClassVar[list[dict[str, int]]] = [{"seen": 0} for _ in range(LAYERS)]
+
+    def twice(self, given: int) -> bool:
+        return self.states[given]["seen"] > 0 or self.states[self.layer_idx]["seen"] > 0
+
+
+class Placed(transformers.PreTrainedModel):  # type: ignore[misc]  # transformers is untyped here
+    config_class = PlacedConfig
+    layer: ClassVar[Any] = Layer
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.embed = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.layers = nn.ModuleList([self.layer(config, layer_idx=i) for i in range(config.num_hidden_layers)])
+        self.post_init()
+
+    def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
+        states = self.embed(input_ids)
+        for index, layer in enumerate(self.layers):
+            states = layer(states, index)
+        return states
+
+
+def recorded(layer: Any) -> tuple[Trace, Any]:
+    model_class = type(f"Model{layer.__name__}", (Placed,), {"layer": layer, "__module__": __name__})
+    spec = ModelSpec(model_type="placed")
+    with quiet():
+        session = attempts._ran(TraceRequest(model=spec), model_class, PlacedConfig, "all", attempts.Way())
+        return written(session, Stacks(model_class, PlacedConfig, spec)), model_class
+
+
+def counted(trace: Trace) -> int:
+    """FLOPs of all products at the traced depth."""
+    at = {**trace.point, "batch_size": BATCH, "seq_len": TOKENS}
+    times: list[Any] = []
+    for call in trace.calls:
+        times.append(evaluate(call.repeat, at) * (times[call.parent] if call.parent >= 0 else 1))
+    return int(sum(evaluate(op.matmul_flops, at) * evaluate(op.repeat, at) * times[op.call] for op in trace.ops))
+
+
+def really(model_class: Any) -> int:
+    model = model_class(PlacedConfig())
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        model(torch.zeros(BATCH, TOKENS, dtype=torch.int64))
+    return int(counter.get_total_flops())
+
+
+DECIDING = (
+    Even, HandedIn, OneOf, OneOfAList, ByTable, ByConfig, NextByConfig, OfAPart, ByName, InADict, Hidden, InAClosure, InAPartial,
+    InAnObject, InSlots, AsAKind,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("layer", DECIDING)
+def test_what_a_layer_does_for_its_place_is_counted_at_that_place(layer: Any) -> None:
+    trace, model_class = recorded(layer)
+    one = 2 * BATCH * TOKENS * WIDTH * WIDTH
+    assert counted(trace) == really(model_class)
+    assert counted(trace) > LAYERS * one  # it does decide
+
+
+@pytest.mark.parametrize("layer", [Layer, Neither, Listed])
+def test_layers_whose_place_tells_them_nothing_are_one(layer: Any) -> None:
+    trace, model_class = recorded(layer)
+    assert counted(trace) == really(model_class)
+    assert sum(call.class_name.endswith(f".{layer.__name__}") for call in trace.calls) == 1
+
+
+@pytest.mark.parametrize("layer", DECIDING)
+def test_another_depth_is_inside_the_conditions_only_where_the_formula_holds_there(layer: Any) -> None:
+    trace, model_class = recorded(layer)
+    whole = [guard for guard in trace.guards if "num_layers" in guard]
+    for depth in (3, 8, 14):
+        if all(eval(guard.format(num_layers=depth)) for guard in whole):  # of our own making
+            model = model_class(PlacedConfig(num_hidden_layers=depth))
+            with FlopCounterMode(display=False) as counter, torch.no_grad():
+                model(torch.zeros(BATCH, TOKENS, dtype=torch.int64))
+            deeper = trace.model_copy(update={"point": {**trace.point, "num_layers": depth}})
+            assert counted(deeper) == counter.get_total_flops()

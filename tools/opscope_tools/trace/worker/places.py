@@ -1,0 +1,252 @@
+"""What a layer makes of its own index while it runs.
+
+A layer may stand for its siblings only where it would do the same with their index. So the first of them that runs is handed
+a stand-in for every number by which it knows its place, an attribute or an argument, and each use is noted; a sibling is
+alike where every use would tell it the same. What is looked up by an index counts as what was found there: a window of 0 for
+one layer and of 512 for the next are told apart, the two tensors of one shape that a list holds for them are not. A cache
+holds something of its own for each layer, and has not been filled for those that were alike: nothing that is asked of one counts.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import dis
+import functools
+import inspect
+import linecache
+import operator
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from types import FrameType
+from typing import Any
+
+import torch
+
+from opscope_tools.trace.worker import noting
+from opscope_tools.trace.worker.alike import FIRST, IDENTITY, INDEX, PLACES, argument_signature, described
+from opscope_tools.trace.worker.noting import Index, Use
+
+#: where an attribute stands: the path to the part that has it, and its name; an argument stands at no path
+Slot = tuple[str | None, str]
+#: slot -> what it was asked
+Uses = dict[Slot, list[Use]]
+#: indices up to which it is looked whether a deeper stack's layers would do the same
+_DEEPEST = 200
+#: files whose code hands an index on: what it was asked for is said by the line that called it
+_ON_THE_WAY = frozenset({noting.__file__, torch.nn.modules.container.__file__, __file__})
+
+
+class Place(Index):
+    """A layer's index while the layer runs."""
+
+    __slots__ = ()
+
+    def note(self, function: Callable[..., Any], others: tuple[Any, ...], result: Any) -> None:
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and frame.f_code.co_filename in _ON_THE_WAY:
+            frame = frame.f_back
+        if frame is None or _is_cache(frame.f_locals.get("self")):
+            return
+        found = _looked_up(frame) if function in _ASKED_BY_LOOKING else None
+        if found is None:
+            super().note(function, others, result)
+        elif found.counts:
+            super().note(found.at, (), found.at(self.value))
+
+
+_ASKED_BY_LOOKING = frozenset({hash, operator.index, operator.eq, operator.lt, operator.le, operator.ge, str, int})
+
+
+@dataclass
+class Layer:
+    """A layer that is called, and the numbers by which it knows its place."""
+
+    module: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    numbers: dict[Slot, Any] = field(default_factory=dict)
+    #: its arguments without those numbers
+    others: tuple[Any, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.numbers = _attributes(self.module)
+        kind: Any = type(self.module)
+        names = _parameters(kind)
+        handed = {**dict(zip(names, self.args, strict=False)), **self.kwargs}
+        handed = {n: v for n, v in handed.items() if n in IDENTITY and _is_number(v)}
+        self.numbers.update({(None, name): value for name, value in handed.items()})
+        self.others = (
+            argument_signature([a for i, a in enumerate(self.args) if i >= len(names) or names[i] not in handed]),
+            argument_signature({n: v for n, v in self.kwargs.items() if n not in handed}),
+            tuple(self.numbers),
+        )
+        self._handed = handed, names
+
+    def does_the_same(self, uses: Uses) -> bool:
+        """Whether what a sibling asked of its index would be answered alike here."""
+        return all(use.same_at(_value(self.numbers[slot])) for slot, asked in uses.items() for use in asked)
+
+    def hand_on(self, uses: Uses) -> None:
+        """Tell layers around this one, whose index its own is or comes from, what was or would have been asked."""
+        for slot, asked in uses.items():
+            if type(number := self.numbers[slot]) is Place:
+                for use in asked:
+                    Index.note(number, use.function, use.others, use.result)
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[tuple[tuple[Any, ...], dict[str, Any], Uses]]:
+        """Arguments to call it with, and the uses that it makes of its numbers meanwhile."""
+        places = {slot: Place(_value(number)) for slot, number in self.numbers.items()}
+        put: list[tuple[dict[str, Any], str, Any]] = []
+        uses: Uses = {}
+        try:
+            for (path, name), place in places.items():
+                if path is not None:
+                    held = vars(self.module.get_submodule(path))
+                    put.append((held, name, held[name]))
+                    held[name] = place
+            handed, names = self._handed
+            args = tuple(
+                places[None, names[i]] if i < len(names) and names[i] in handed else a for i, a in enumerate(self.args)
+            )
+            yield args, {n: places[None, n] if n in handed else v for n, v in self.kwargs.items()}, uses
+        finally:
+            for held, name, value in put:
+                if type(held.get(name)) is Place:
+                    held[name] = value
+            uses.update({slot: place.uses for slot, place in places.items() if place.uses})
+            self.hand_on(uses)
+
+
+def decides(uses: Uses) -> bool:
+    """Whether a layer's index changes what it does, at whatever depth."""
+    return any(not use.same_at(value) for asked in uses.values() for use in asked for value in range(_DEEPEST))
+
+
+def _attributes(module: Any) -> dict[Slot, Any]:
+    first = vars(module).get(FIRST, module)
+    if first is module:
+        return {
+            (path, name): value
+            for path, part in module.named_modules()
+            for name in IDENTITY.intersection(vars(part))
+            if _is_number(value := vars(part)[name])
+        }
+    index, places = vars(module)[INDEX], vars(module).get(PLACES, ())
+    return {slot: index if slot in places else value for slot, value in _attributes(first).items()}
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, Place)
+
+
+def _value(number: Any) -> int:
+    return int(number.value if type(number) is Place else number)
+
+
+@functools.lru_cache(maxsize=4096)
+def _parameters(kind: Any) -> tuple[str, ...]:
+    """Names of a forward's parameters that may be given by position."""
+    try:
+        found = inspect.signature(kind.forward).parameters.values()
+    except (TypeError, ValueError):
+        return ()
+    by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return tuple(p.name for p in found if p.kind in by_position)[1:]
+
+
+# ---- what is looked up
+
+
+@dataclass(frozen=True)
+class _Container:
+    """What an index was looked up in."""
+
+    holder: Any
+    #: whether what it holds may differ between layers that are alike otherwise
+    counts: bool = True
+    #: whether it was asked only if it holds the index
+    whether: bool = False
+
+    def at(self, index: int) -> str:
+        """What it has there, as text that is the same for what costs the same."""
+        if self.whether:
+            return str(index in self.holder)
+        if isinstance(self.holder, list | tuple | torch.nn.ModuleList | torch.nn.ParameterList | torch.Tensor):
+            return described(self.holder[index]) if index < len(self.holder) else "nothing"
+        return described(self.holder[index]) if index in self.holder else "nothing"
+
+
+def _looked_up(frame: FrameType) -> _Container | None:
+    """What the expression at hand looks an index up in; None where it does something else with it."""
+    code, at = frame.f_code, frame.f_lasti
+    position = next(islice(code.co_positions(), at // 2, None), (None,) * 4)
+    if None in position:
+        return None
+    container, whether = _expression(code.co_filename, *position)
+    if dis.opname[code.co_code[at]] in ("STORE_SUBSCR", "DELETE_SUBSCR"):
+        return _Container(None, counts=False)
+    if container is None:
+        return None
+    try:
+        chain = list(_evaluated(container, frame))
+    except Exception:  # an expression that only its own line can say the value of
+        return None
+    if any(map(_is_cache, chain)):
+        return _Container(None, counts=False)
+    known: tuple[Any, ...] = (list, tuple, dict)
+    modules = (torch.nn.ModuleList, torch.nn.ModuleDict, torch.nn.ParameterList, torch.Tensor)
+    known += (set, frozenset) if whether else modules
+    return _Container(chain[-1], whether=whether) if isinstance(chain[-1], known) else None
+
+
+@functools.lru_cache(maxsize=4096)
+def _expression(file: str, line: int, last: int, column: int, end: int) -> tuple[ast.expr | None, bool]:
+    """The container in a subscript, a `get` or a membership, and whether it is the latter."""
+    lines = [text.encode() for text in linecache.getlines(file)[line - 1 : last]]
+    if not lines:
+        return None, False
+    lines[-1] = lines[-1][:end]
+    lines[0] = lines[0][column:]
+    try:
+        node = ast.parse(b"(" + b"".join(lines) + b")", mode="eval").body
+    except SyntaxError:
+        return None, False
+    if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
+        return node.comparators[0], True
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get":
+        return node.func.value, False
+    return (node.value if isinstance(node, ast.Subscript) else None), False
+
+
+def _evaluated(node: ast.expr, frame: FrameType) -> Iterator[Any]:
+    """Every object on the way to what the expression names; raises where it is more than names, attributes and constant keys."""
+    if isinstance(node, ast.Name):
+        for names in (frame.f_locals, frame.f_globals):
+            if node.id in names:
+                yield names[node.id]
+                return
+        raise LookupError(node.id)
+    if isinstance(node, ast.Constant | ast.Tuple | ast.List | ast.Set):
+        found = ast.literal_eval(node)
+    elif isinstance(node, ast.Attribute):
+        *before, holder = _evaluated(node.value, frame)
+        yield from (*before, holder)
+        found = getattr(holder, node.attr)
+    elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        *before, holder = _evaluated(node.value, frame)
+        yield from (*before, holder)
+        found = holder[node.slice.value]
+    else:
+        raise LookupError(ast.dump(node))
+    yield found
+
+
+def _is_cache(value: Any) -> bool:
+    return "Cache" in type(value).__name__
+
+
+__all__ = ["Layer", "Place", "Uses", "decides"]
