@@ -36,10 +36,10 @@ def test_random_points_inside_the_conditions_equal_a_concrete_run(
 
 
 #: sizes that a class makes from others, loops over the sequence, work for each layer outside of it, sizes that are fitted,
-#: builtins as dtypes, clips in one batch, states with channels first, a range between fractions
+#: builtins as dtypes, clips in one batch, states with channels first, a range between fractions, angles of complex numbers
 OTHERS = [
     *sampled(("recurrent_gemma", "jamba", "rwkv", "falcon_mamba", "xlm", "xlstm"), 4),
-    *sampled(("vibevoice_acoustic_tokenizer_decoder", "xclip_vision_model", "idefics3_vision"), 3),
+    *sampled(("vibevoice_acoustic_tokenizer_decoder", "llama4_text", "xclip_vision_model", "idefics3_vision"), 4),
 ]
 
 
@@ -186,3 +186,9 @@ def test_what_fills_tokens_up_to_a_multiple_is_in_no_formula_where_the_condition
     assert one.evaluated is not None
     assert other.evaluated is not None
     assert other.document.totals == one.document.totals
+
+
+def test_angles_of_complex_numbers_make_no_number_of_the_sequence(context: ToolContext) -> None:
+    document = count_flops(CostArguments(target="llama4_text", config=overrides("llama4_text")), context).document
+    assert not [said for said in document.assumptions if "fitted" in said]
+    assert "{seq_len}" in document.totals.flops

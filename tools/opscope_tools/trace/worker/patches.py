@@ -338,6 +338,7 @@ class Rewriter(TorchFunctionMode):  # type: ignore[misc]  # torch is untyped her
             torch.nn.functional.group_norm: self._group_norm,
             torch.arange: self._arange,
             torch.linalg.solve_triangular: self._solve_triangular,
+            torch.polar: self._polar,
             torch.masked_scatter: self._masked_scatter,
             torch.Tensor.masked_scatter: self._masked_scatter,
             torch.nn.functional.interpolate: self._interpolate,
@@ -470,6 +471,15 @@ class Rewriter(TorchFunctionMode):  # type: ignore[misc]  # torch is untyped her
             return torch.masked_scatter(tensor, mask, source)
         out = torch.empty_like(tensor)
         self._report("aten.masked_scatter", [tensor, mask, source], [out], {})
+        return out
+
+    def _polar(self, radius: Any, angle: Any, **options: Any) -> Any:
+        """Complex numbers by radius and angle, whose shape function takes numbers only."""
+        shape = torch.broadcast_shapes(radius.shape, angle.shape)
+        if options or not any(map(_symbolic, shape)):
+            return torch.polar(radius, angle, **options)
+        out = radius.new_empty(shape, dtype=radius.dtype.to_complex())
+        self._report("aten.polar", [radius, angle], [out], {})
         return out
 
     def _arange(self, *bounds: Any, **options: Any) -> Any:
