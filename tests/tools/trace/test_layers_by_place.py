@@ -95,6 +95,15 @@ class NextByConfig(Layer):
         return given + 1 < len(self.config.kinds) and bool(self.config.kinds[given + 1] == "wide")
 
 
+class ByTableOfObjects(Layer):
+    """Looks an object up, which says it two storeys down."""
+
+    table: ClassVar[list[Any]] = [SimpleNamespace(inner=SimpleNamespace(twice=i == 5)) for i in range(20)]
+
+    def twice(self, given: int) -> bool:
+        return bool(self.table[given].inner.twice)
+
+
 class OfAPart(Layer):
     """A part of it knows the place, by another number."""
 
@@ -210,8 +219,54 @@ class Placed(transformers.PreTrainedModel):  # type: ignore[misc]  # transformer
         return states
 
 
-def recorded(layer: Any) -> tuple[Trace, Any]:
-    model_class = type(f"Model{layer.__name__}", (Placed,), {"layer": layer, "__module__": __name__})
+class Told(Layer):
+    """Is told by an object that is made anew for every layer, or changed before each."""
+
+    def forward(self, states: torch.Tensor, context: Any) -> torch.Tensor:
+        states = states + self.always(states)
+        return states + self.sometimes(states) if context.number % 3 == 0 else states
+
+
+class Telling(Placed):
+    def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
+        states = self.embed(input_ids)
+        for index, layer in enumerate(self.layers):
+            states = layer(states, SimpleNamespace(number=index))
+        return states
+
+
+class Changing(Placed):
+    def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
+        states = self.embed(input_ids)
+        context = SimpleNamespace(number=0)
+        for index, layer in enumerate(self.layers):
+            context.number = index
+            states = layer(states, context)
+        return states
+
+
+class Set(Layer):
+    """Does what its model has told it by an attribute, and counts its calls for itself."""
+
+    calls, mode = 0, 0
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:  # type: ignore[override]  # as its model calls it
+        self.calls += 1
+        states = states + self.always(states)
+        return states + self.sometimes(states) if self.mode else states
+
+
+class Setting(Placed):
+    def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
+        states = self.embed(input_ids)
+        for index, layer in enumerate(self.layers):
+            layer.mode = index % 3
+            states = layer(states)
+        return states
+
+
+def recorded(layer: Any, base: Any = Placed) -> tuple[Trace, Any]:
+    model_class = type(f"Model{layer.__name__}", (base,), {"layer": layer, "__module__": __name__})
     spec = ModelSpec(model_type="placed")
     with quiet():
         session = attempts._ran(TraceRequest(model=spec), model_class, PlacedConfig, "all", attempts.Way())
@@ -235,7 +290,7 @@ def really(model_class: Any) -> int:
 
 
 DECIDING = (
-    Even, HandedIn, OneOf, OneOfAList, ByTable, ByConfig, NextByConfig, OfAPart, ByName, InADict, Hidden, InAClosure, InAPartial,
+    Even, HandedIn, OneOf, OneOfAList, ByTable, ByConfig, NextByConfig, ByTableOfObjects, OfAPart, ByName, InADict, Hidden, InAClosure, InAPartial,
     InAnObject, InSlots, AsAKind,
 )  # fmt: skip
 
@@ -246,6 +301,12 @@ def test_what_a_layer_does_for_its_place_is_counted_at_that_place(layer: Any) ->
     one = 2 * BATCH * TOKENS * WIDTH * WIDTH
     assert counted(trace) == really(model_class)
     assert counted(trace) > LAYERS * one  # it does decide
+
+
+@pytest.mark.parametrize(("layer", "base"), [(Told, Telling), (Told, Changing), (Set, Setting)])
+def test_what_a_layer_does_for_what_it_is_handed_or_told_is_counted(layer: Any, base: Any) -> None:
+    trace, model_class = recorded(layer, base)
+    assert counted(trace) == really(model_class)
 
 
 @pytest.mark.parametrize("layer", [Layer, Neither, Listed])

@@ -24,7 +24,7 @@ _EMPTY = types.CellType()
 #: what is told by what it holds, whatever was met before
 _CONTAINERS = (dict, set, frozenset, list, tuple, deque, functools.partial, types.MethodType, types.FunctionType)
 #: in place of an identity: the numbers of objects by what they hold
-_OBJECTS = 0
+OBJECTS = 0
 
 #: module -> signature, and object -> what it holds, while they live
 Known = dict[int, Any]
@@ -33,7 +33,7 @@ Known = dict[int, Any]
 def alike_siblings(model: Any) -> dict[int, Any]:
     """For each child of a ModuleList of several: a key that equal siblings share."""
     found: dict[int, Any] = {}
-    known: Known = {}
+    known: Known = {OBJECTS: {}}
     numbers: dict[Any, int] = {}
     for path, module in model.named_modules():
         if isinstance(module, torch.nn.ModuleList) and len(module) > 1:
@@ -59,16 +59,16 @@ def signature(module: Any, known: Known | None = None) -> Any:
         if id(first) not in known:
             known[id(first)] = signature(first, known)
         return known[id(first)]
-    settings = tuple(sorted((k, described(v, known)) for k, v in _settings(module).items()))
+    held = tuple(sorted((k, described(v, known)) for k, v in settings(module).items()))
     shapes = tuple((n, str(tuple(p.shape)), str(p.dtype)) for n, p in module._parameters.items() if p is not None)
     buffers = tuple((n, str(tuple(b.shape)), str(b.dtype)) for n, b in module._buffers.items() if b is not None)
     missing = tuple(n for n, p in module._parameters.items() if p is None)
     children = tuple((name, signature(child, known)) for name, child in first.named_children())
     kind = f"{type(module).__module__}.{type(module).__qualname__}"
-    return (kind, settings, shapes, buffers, missing, children)
+    return (kind, held, shapes, buffers, missing, children)
 
 
-def _settings(module: Any) -> dict[str, Any]:
+def settings(module: Any) -> dict[str, Any]:
     """What a module holds beside what every module has, but for the names of its place and what stands for another's."""
     skipped = _OWN if first_of(module) is module else _OWN | {"forward"}
     return {k: v for k, v in vars(module).items() if k not in skipped and k not in IDENTITY}
@@ -76,7 +76,7 @@ def _settings(module: Any) -> dict[str, Any]:
 
 def _unchanged(copy: Any, first: Any) -> bool:
     """Whether a copy's own attributes and weights are still the very ones of the first."""
-    a, b = _settings(copy), _settings(first)
+    a, b = settings(copy), settings(first)
     same = a.keys() == b.keys() and all(map(_identical, a.values(), map(b.get, a)))
     return same and all(
         x.keys() == y.keys() and all(x[k] is y[k] for k in x)
@@ -95,13 +95,13 @@ def _identical(a: Any, b: Any) -> bool:
 def described(value: Any, known: Known | None = None, depth: int = 4) -> str:
     """What can change a cost, as text: of tensors the shape, of plain values the value, of all else what it holds.
 
-    Objects that hold the same share a number, by the order in which they are met: a deeper model's layers hold another
-    configuration, but each of them the same one.
+    Where `known` numbers objects, those that hold the same share a number, by the order in which they are met: a deeper model's
+    layers hold another configuration, but each of them the same one.
     """
     known = {} if known is None else known
     if isinstance(value, torch.nn.Module):
         return repr(signature(value, known))
-    if isinstance(value, torch.Tensor) or _is_plain(value):
+    if isinstance(value, torch.Tensor) or is_plain(value):
         return str(argument_signature(value))
     if depth == 0 or isinstance(value, type | types.ModuleType | logging.Logger):
         return getattr(value, "__qualname__", None) or getattr(value, "__name__", None) or type(value).__qualname__
@@ -109,9 +109,8 @@ def described(value: Any, known: Known | None = None, depth: int = 4) -> str:
     if id(value) not in known:
         known[id(value)] = (value, kind)  # what holds itself
         told = f"{kind}{_held(value, known, depth - 1)}"
-        if not isinstance(value, _CONTAINERS):
-            numbers = known.setdefault(_OBJECTS, {})
-            told = f"{kind} {numbers.setdefault(told, len(numbers))}"
+        if OBJECTS in known and not isinstance(value, _CONTAINERS):
+            told = f"{kind} {known[OBJECTS].setdefault(told, len(known[OBJECTS]))}"
         known[id(value)] = (value, told)
     return str(known[id(value)][1])
 
@@ -142,9 +141,9 @@ def _text(value: Any) -> str:
     return text if len(text) < 200 and " at 0x" not in text else ""
 
 
-def _is_plain(value: Any) -> bool:
+def is_plain(value: Any) -> bool:
     return isinstance(value, int | float | str | bool | type(None) | torch.SymInt | torch.SymFloat | torch.dtype) or (
-        isinstance(value, tuple | list) and all(_is_plain(item) for item in value)
+        isinstance(value, tuple | list) and all(is_plain(item) for item in value)
     )
 
 
@@ -163,7 +162,8 @@ def _number(size: Any) -> int | str:
 
 
 def argument_signature(value: Any) -> Any:
-    """Arguments as far as they can change cost: shapes and plain values; other objects by identity.
+    """Arguments as far as they can change cost: shapes, plain values, and what other objects hold; a cache, which every layer
+    fills, by identity.
 
     Sizes by their numbers at hand, not by their symbols: a decision in the middle of a pass may settle a symbol.
     """
@@ -175,4 +175,11 @@ def argument_signature(value: Any) -> Any:
         return tuple(argument_signature(item) for item in value)
     if isinstance(value, torch.SymInt):
         return _number(value)
-    return _plain(value) if _is_plain(value) else id(value)
+    if is_plain(value):
+        return _plain(value)
+    return id(value) if is_cache(value) else described(value)
+
+
+def is_cache(value: Any) -> bool:
+    """Whether it holds something of its own for each layer."""
+    return "Cache" in type(value).__name__

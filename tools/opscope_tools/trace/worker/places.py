@@ -17,7 +17,7 @@ import inspect
 import linecache
 import operator
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from types import FrameType
@@ -26,7 +26,17 @@ from typing import Any
 import torch
 
 from opscope_tools.trace.worker import noting
-from opscope_tools.trace.worker.alike import FIRST, IDENTITY, INDEX, PLACES, argument_signature, described
+from opscope_tools.trace.worker.alike import (
+    FIRST,
+    IDENTITY,
+    INDEX,
+    PLACES,
+    argument_signature,
+    described,
+    is_cache,
+    is_plain,
+    settings,
+)
 from opscope_tools.trace.worker.noting import Index, Use
 
 #: where an attribute stands: the path to the part that has it, and its name; an argument stands at no path
@@ -48,7 +58,7 @@ class Place(Index):
         frame: FrameType | None = sys._getframe(1)
         while frame is not None and frame.f_code.co_filename in _ON_THE_WAY:
             frame = frame.f_back
-        if frame is None or _is_cache(frame.f_locals.get("self")):
+        if frame is None or is_cache(frame.f_locals.get("self")):
             return
         found = _looked_up(frame) if function in _ASKED_BY_LOOKING else None
         if found is None:
@@ -119,6 +129,39 @@ class Layer:
                     held[name] = value
             uses.update({slot: place.uses for slot, place in places.items() if place.uses})
             self.hand_on(uses)
+
+
+class Settings:
+    """What others set on layers between their calls: a model may tell each layer what to do by an attribute.
+
+    What a layer sets on itself while it runs is not among it: those that were alike have not run.
+    """
+
+    def __init__(self, layers: Iterable[Any]) -> None:
+        self._held = {id(layer): _plain_settings(layer) for layer in layers}
+        self._told: dict[int, dict[tuple[str, str], str]] = {}
+
+    def of(self, layer: Any) -> tuple[Any, ...]:
+        """All that was set on it from outside so far."""
+        held, now = self._held[id(layer)], _plain_settings(layer)
+        new = {place: described(value) for place, value in now.items() if value is not held.get(place, now)}
+        new = {place: text for place, text in new.items() if place not in held or text != described(held[place])}
+        if new:
+            self._told.setdefault(id(layer), {}).update(new)
+        return tuple(sorted(self._told.get(id(layer), {}).items()))
+
+    def ran(self, layer: Any) -> None:
+        """It ran, or one that is alike did: what it has now is its own."""
+        self._held[id(layer)] = _plain_settings(layer)
+
+
+def _plain_settings(layer: Any) -> dict[tuple[str, str], Any]:
+    return {
+        (path, name): value
+        for path, part in layer.named_modules()
+        for name, value in settings(part).items()
+        if is_plain(value)
+    }
 
 
 def decides(uses: Uses) -> bool:
@@ -195,7 +238,7 @@ def _looked_up(frame: FrameType) -> _Container | None:
         chain = list(_evaluated(container, frame))
     except Exception:  # an expression that only its own line can say the value of
         return None
-    if any(map(_is_cache, chain)):
+    if any(map(is_cache, chain)):
         return _Container(None, counts=False)
     known: tuple[Any, ...] = (list, tuple, dict)
     modules = (torch.nn.ModuleList, torch.nn.ModuleDict, torch.nn.ParameterList, torch.Tensor)
@@ -243,10 +286,6 @@ def _evaluated(node: ast.expr, frame: FrameType) -> Iterator[Any]:
     else:
         raise LookupError(ast.dump(node))
     yield found
-
-
-def _is_cache(value: Any) -> bool:
-    return "Cache" in type(value).__name__
 
 
 __all__ = ["Layer", "Place", "Uses", "decides"]

@@ -34,7 +34,7 @@ from opscope_tools.trace.protocol import Site
 from opscope_tools.trace.worker.alike import alike_siblings
 from opscope_tools.trace.worker.flow import Flow, Step, keys_and_values
 from opscope_tools.trace.worker.frames import Frames
-from opscope_tools.trace.worker.places import Layer, Place, Uses, decides
+from opscope_tools.trace.worker.places import Layer, Place, Settings, Uses, decides
 from opscope_tools.trace.worker.stored import StoredWeights
 from opscope_tools.trace.worker.symbols import NoFormulaError, Symbols
 from opscope_tools.trace.worker.training import Training, stand_in
@@ -261,6 +261,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         self.caching = False
         self.flow = Flow(self._weights, self._measured)
         self._alike = alike_siblings(model) if fold else {}
+        self._settings = Settings(module for module in model.modules() if id(module) in self._alike)
         #: modules that a pass which only fills the cache left out
         self._left_out: set[int] = set()
         #: what a training step adds; None in any other pass
@@ -313,7 +314,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         alike = self._alike.get(id(module))
         if alike is not None:
             layer = Layer(module, args, kwargs)
-            key: tuple[Any, ...] = (alike, *layer.others)
+            key: tuple[Any, ...] = (alike, self._settings.of(module), *layer.others)
             now = [t for _, t in tensors_in((args, kwargs))]
             if self.training is not None:
                 key = (*key, tuple(t.requires_grad for t in now))
@@ -333,6 +334,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
                 if self.training is not None and event is not None:
                     self._saved_again(event, [*zip(then, now, strict=True), *_pairs(first, result)])
                 self._descend(module, result)
+                self._settings.ran(module)
                 if event is not None:
                     event.repeat += 1
                     event.members = (event.members or frozenset()) | {_place(self._paths[id(module)])}
@@ -367,6 +369,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         if event is not None:
             self._leave(event, args, kwargs, result)
         if layer is not None:
+            self._settings.ran(module)
             self._memo[key].append(_Ran(event, result, [t for _, t in tensors_in((args, kwargs))], uses))
             if decides(uses):
                 self.decided_by_place.add(self._paths[id(module)].rpartition(".")[0])

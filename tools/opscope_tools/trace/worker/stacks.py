@@ -23,7 +23,7 @@ from opscope_schemas.formula import Formula
 from opscope_tools.trace.protocol import ModelSpec
 from opscope_tools.trace.variables import is_depth
 from opscope_tools.trace.worker import configs, fields, patches
-from opscope_tools.trace.worker.alike import signature
+from opscope_tools.trace.worker.alike import OBJECTS, signature
 from opscope_tools.trace.worker.sharing import SharedLayerError, shared
 
 #: layers beyond the configured ones that are looked at for a pattern, at least
@@ -102,7 +102,7 @@ class Stacks:
             return None
         lists = _lists_of(config)
         found: dict[str, list[Layer]] = {}
-        known: dict[int, Any] = {}
+        known: dict[int, Any] = {OBJECTS: {}}
         for path, module in model.named_modules():
             if isinstance(module, torch.nn.ModuleList) and len(module):
                 marks = [(name, v) for name, v in lists.items() if len(v) == len(module)]
