@@ -290,9 +290,9 @@ class Alternative(Frozen):
     """One change, and what it saves of the pass: calibrated against calibrated, or bound against bound."""
 
     name: str
-    seconds: float = Field(description="Of the pass with it.")
+    seconds: float = Field(description="Of the pass with it, with kernels of `backends` where these are told.")
     saved_seconds: float = Field(description="Not above 0: it takes as long or longer, though its bound is less.")
-    share: float = Field(description="Saved, of the pass as it is.")
+    share: float = Field(description="Saved, of the pass as it is with kernels of the same backend.")
     basis: Literal["calibrated", "bound"]
     bound_share: float = Field(description="Of the bound: what all alternatives can be compared by.")
     unmeasured: tuple[str, ...] = Field(
@@ -300,7 +300,7 @@ class Alternative(Frozen):
     )
     backends: tuple[str, ...] = Field(
         default=(),
-        description="Whose kernels those that it changes were measured as; another's may take longer or less.",
+        description="Whose kernels those that it changes were measured as, before and after; another's may take longer or less.",
     )
     widened_to: str = Field(
         default="", description="What products of such weights run in where the device has no units for them."

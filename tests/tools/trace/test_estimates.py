@@ -546,6 +546,18 @@ def test_an_alternative_compares_like_with_like_and_names_what_was_not_measured(
             assert set(one.backends) == (used if one.basis == "calibrated" else set())
 
 
+def test_what_a_change_saves_is_told_of_one_backend_before_and_after(context: ToolContext) -> None:
+    wide = {**SMALL, "hidden_size": 4096, "num_attention_heads": 32, "intermediate_size": 11008}
+    found = estimate(context, config=wide)
+    others = [one for one in found.alternatives if one.basis == "calibrated" and "vllm" not in one.backends]
+    assert others
+    for one in others:
+        (backend,) = one.backends
+        as_it_is = estimate(context, config=wide, backend=backend).totals.calibrated_seconds
+        assert one.seconds + one.saved_seconds == pytest.approx(as_it_is)
+        assert one.share == pytest.approx(one.saved_seconds / (as_it_is or 1), abs=1e-4)
+
+
 @given(
     st.sampled_from(["fp8", "fp8_block", "int4", "mxfp4", "nvfp4"]),
     st.sampled_from([8, 16, 128]),

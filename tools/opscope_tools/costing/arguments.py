@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Annotated, Any, Literal
@@ -180,6 +181,8 @@ def remarks(found: Found) -> tuple[str, ...]:
 
 #: what a note on parts that no operator of a pass belongs to says
 IDLE = "did not run in this pass"
+#: names of classes that a pass of their own may run
+_TOWER = re.compile(r"Encoder|Tower|Vision|Audio|Speech|Image|Video")
 
 
 def idle(found: Found) -> tuple[str, ...]:
@@ -194,11 +197,12 @@ def idle(found: Found) -> tuple[str, ...]:
         if variables(part.parameters) <= values.keys()
     ]
     more = f" and {len(trace.idle) - len(named)} more parts" if len(trace.idle) > len(named) else ""
-    whose, counts = (
-        trace.model_class.rpartition(".")[2],
-        "" if trace.phase == "encode" else "; phase='encode' counts an encoder or tower",
+    whose = trace.model_class.rpartition(".")[2]
+    towers = trace.phase != "encode" and any(_TOWER.search(part.class_name) for part in trace.idle)
+    counts = "; phase='encode' counts an encoder or tower" if towers else ""
+    return (
+        f"Of {whose}, {', '.join(named)}{more} {IDLE}: no FLOPs and no bytes moved are theirs, only weights{counts}.",
     )
-    return (f"Of {whose}, {', '.join(named)}{more} {IDLE}: no figure holds their cost{counts}.",)
 
 
 def uncaged() -> tuple[str, ...]:

@@ -47,12 +47,21 @@ def alternatives(
     is kept.
 
     Calibrated times are compared where every kernel has one both ways, else the two bounds; what saves nothing by either is left out.
+    Where only another backend's kernels were measured with the change, those of the pass as it is are taken of that one, too: what two
+    backends differ in is no saving.
     """
-    now = _sums(estimates(every, device, calibration, backend))
+    as_it_is = _sums(estimates(every, device, calibration, backend))
     found = []
     for name, changed in changes(every, vocabulary, cached=cached):
-        after_it = estimates(changed, device, calibration, backend)
+        now, after_it = as_it_is, estimates(changed, device, calibration, backend)
         then = _sums(after_it)
+        others = _backends(name.rpartition(" ")[2], after_it)
+        if others and backend not in others:
+            now, after_it = (
+                _sums(estimates(every, device, calibration, others[0])),
+                estimates(changed, device, calibration, others[0]),
+            )
+            then = _sums(after_it)
         known = not now.unmeasured and not then.unmeasured
         before, after = (now.calibrated, then.calibrated) if known else (now.bound, then.bound)
         if before > after or now.bound > then.bound:

@@ -464,7 +464,10 @@ def _described(
 def _of_idle(facts: ImplementationFacts, reads: Reads) -> str:
     """Which of the places stand in classes that did not run, as far as the answer names places."""
     ran = frozenset().union(*map(scopes, facts.documents))
-    around = [span.name for place in reads.first for span in facts.reader.enclosing(place.file, place.line)[:1]]
+    spans = [facts.reader.enclosing(place.file, place.line) for place in reads.first]
+    if spans and len(spans) == reads.count and all(around and around[-1].name == "_init_weights" for around in spans):
+        return ", where weights are set before any pass"
+    around = [span.name for found in spans for span in found[:1]]
     idle = [name for name in dict.fromkeys(around) if name not in ran]
     whole = len(around) == reads.count and len(idle) == len(set(around))
     names = joined(f"`{name}`" for name in idle)

@@ -181,7 +181,7 @@ def _split(facts: ImplementationFacts, quotes: Quotes) -> str:
     alone, found = facts.estimates.get(_step(facts)), facts.spread[most]
     before, after = (one.totals.calibrated_seconds if one else None for one in (alone, found))
     key = f"rank.tp{most}"
-    text = f"Over {quotes(f'{key}.ranks', most)} {things(most, 'device')}{facts.joined}, as engines split it{', embeddings too' if 'vocab_size' in facts.formula_names(facts.main) else ''}, a rank holds {quotes.said(f'{key}.weights', found.memory.weights_bytes)} of weights"
+    text = f"Over {quotes(f'{key}.ranks', most)} {things(most, 'device')}{facts.joined}, as engines split it{', embeddings too' if 'vocab_size' in facts.formula_names(facts.main) else ''}, a rank holds {quotes.said(f'{key}.weights', found.memory.weights_bytes)} of weights{', what did not run whole' if facts.idle else ''}"
     if not found.memory.fits:
         text += ", more than it has room for"
     elif before and after:
@@ -231,7 +231,7 @@ def _limits(facts: ImplementationFacts) -> str:
             by = "the fixed time of its kernels" if launches(found.totals) else str(found.totals.limited_by)
             if not launches(found.totals) and found.totals.bound_seconds < _HALF * time:
                 by += f" (the bound is {100 * found.totals.bound_seconds / time:.0f} % of the time)"
-            said.append(f"{document.phase} by {by}, {part} of its {seconds(time)} in {kind}")
+            said.append(f"{document.phase} by {by} ({part} of its {seconds(time)} goes to {kind})")
         else:
             said.append(f"{document.phase} by {facts.limited(document)[0]}")
     return f"Limited: {'; '.join(said)}."

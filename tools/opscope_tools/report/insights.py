@@ -134,6 +134,7 @@ def _flops(value: float) -> str:
 def _line(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) -> str:
     """The line that computes most and the line that moves most; nothing where only one does either."""
     values, key = facts.point(module), f"module.{module.class_name}"
+    shown = " of the shown kind" if len(facts.call_kinds.get(module.class_name, ())) > 1 else ""
     costs = [(kernels, Figures.sum(kernels, values)) for kernels in by_line(module.kernels).values()]
     flops = [(kernels, figures.flops) for kernels, figures in costs if figures.flops]
     moved = [(kernels, figures.bytes) for kernels, figures in costs if figures.bytes]
@@ -145,9 +146,7 @@ def _line(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) ->
         return ""  # one call is all but the whole, and has a section of its own
     computes = quotes.decimal(f"{key}.largest.flops", shares[0], 1)
     moves = quotes.decimal(f"{key}.largest.bytes", shares[1], 1)
-    first = (
-        f"`{most[0][0].file}:{most[0][0].line}` ({named(most[0])}) takes {computes} % of its FLOPs{_alike(most, flops)}"
-    )
+    first = f"{f'Of one call{shown}, ' if shown else ''}`{most[0][0].file}:{most[0][0].line}` ({named(most[0])}) takes {computes} % of {'the' if shown else 'its'} FLOPs{_alike(most, flops)}"
     if all(value >= _NEARLY * widest[1] for _, value in moved):
         return f"{first}; its {len(moved)} lines move about as many bytes each."
     if most[0] is widest[0]:

@@ -50,8 +50,14 @@ _TERMS: Mapping[str, tuple[str, str]] = {
     ),
     "prefill": (r"[Pp]refill", "the pass over the prompt, with an empty cache"),
     "decode": (r"[Dd]ecode\b", "the pass over one new token, with what the earlier ones left in the cache"),
-    "intensity": (r"FLOPs per byte", "FLOPs divided by bytes moved"),
-    "ridge": (r"\bridge\b", "intensity above which a device is limited by arithmetic, below by memory"),
+    "bound": (
+        r"\bbound\b",
+        "the sum over the kernels of a pass as engines run it (operators joined as section 8.2 shows), one after another, of the time of their products at the peak or of their bytes at the bandwidth, whichever is longer; kernels joined further, or run side by side, may take less",
+    ),
+    "intensity, ridge": (
+        r"FLOPs per byte",
+        "FLOPs divided by bytes moved; at intensities above its ridge a device is limited by arithmetic, below by memory",
+    ),
     "grouped-query": (r"grouped-query", "attention in which several query heads share one key-value head"),
     "multi-head": (r"multi-head", "attention in which each query head has its own key-value head"),
     "multi-query": (r"multi-query", "attention in which all query heads share one key-value head"),
@@ -116,7 +122,7 @@ def _variable_lengths(facts: ImplementationFacts, quotes: Quotes) -> str:
     )
     masks = _not_decided_against(facts, masks, "attention_mask")
     used = (
-        f" Shorter sequences of a batch, where a caller marks them, are masked through {_listed(masks)}."
+        f" Shorter sequences of a batch, where a caller marks them, are masked through {_listed(masks)}: no formula here has that work."
         if masks
         else " No mask was found in it."
     )
@@ -195,7 +201,7 @@ def _fusion(facts: ImplementationFacts) -> str:
     names = dict.fromkeys(hit.concerns or hit.name for hit in swaps)
     at = {name: ", ".join(hit.pointer for hit in swaps if name in (hit.concerns, hit.name)) for name in names}
     places = ", ".join(f"`{name}` ({where})" for name, where in at.items())
-    return f"{said} Fused kernels may be swapped in at {places}." if swaps else said
+    return f"{said} Other kernels may be swapped in at {places}." if swaps else said
 
 
 def _hardware(facts: ImplementationFacts, quotes: Quotes) -> str:

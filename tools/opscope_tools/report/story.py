@@ -280,7 +280,7 @@ def _time(facts: ImplementationFacts, phase: str, quotes: Quotes | None) -> str:
     takes = "is modelled to take" if found.memory.fits else "is modelled to take, had it the memory,"
     step = f"{call.capitalize()} on {where} as engines run it {takes}"
     bound = f"{said('bound', totals.bound_seconds)}, limited by {totals.limited_by}"
-    at_least = f"the bound, at the peaks of the device, is {bound}"
+    at_least = f"the bound, each of its kernels at the peaks of the device, is {bound}"
     per_second = ""
     if totals.calibrated_seconds is None:
         rate = totals.bound_tokens_per_second
@@ -489,7 +489,9 @@ def _saved(facts: ImplementationFacts, quotes: Quotes) -> str:
         ]
         parts.append(f"As measured, it takes longer at these sizes with {', '.join(told)}.")
     if any(one.name.startswith("weights ") for one in (*measured, *others, *idle, *slower)):
-        parts.append("Weights are those of the layers' products: embeddings and the head stay as they are.")
+        parts.append(
+            "Weights are those of the layers' products: what stands outside of the layers (embeddings, a head) stays as it is."
+        )
         if widened := [one for one in (*measured, *others) if one.widened_to]:
             names, units = [one.name.removeprefix("weights ") for one in widened], widened[0].widened_to
             parts.append(
@@ -513,8 +515,8 @@ def _backend(found: RooflineResult) -> str:
 
 
 def _by(one: Alternative, asked: str) -> str:
-    """Whose kernels were measured, and that others of the pass are another's."""
-    apart = f", where those of the pass as it is are {asked}'s" if asked and set(one.backends) - {asked} else ""
+    """Whose kernels were measured, and that they are another's than those of the times above."""
+    apart = ", before and after" if asked and asked not in one.backends else ""
     return f"; kernels of {' and '.join(one.backends)}{apart}" if one.backends else ""
 
 
@@ -567,4 +569,5 @@ def _left_out(facts: ImplementationFacts) -> Iterator[str]:
             "for routed tokens computes, and of few tokens reads, the chosen ones alone."
         )
     if any(found.totals.calibrated_seconds is not None for found in facts.estimates.values()):
-        yield "What the host takes to start kernels, to choose tokens and to schedule is in no time."
+        chooses = ", to choose tokens" if any(document.phase == "decode" for document in facts.documents) else ""
+        yield f"What the host takes to start kernels{chooses} and to schedule is in no time."

@@ -80,6 +80,8 @@ class Writer:
         self._general: dict[str, bool] = {}
         #: stack -> whether work outside of its layers depends on how many there are
         self._beside: dict[str, bool] = {}
+        #: module -> how many layers its call stands for
+        self._layers: dict[int, Formula] = {}
         #: modules that were called, and the memory of weights that were read
         self._called = {id(event.module) for event in session.recorder.calls}
         self._read = {storage for op in session.recorder.ops for storage in op.weights}
@@ -92,6 +94,7 @@ class Writer:
         self._merged = self._replaced()
         self.symbols.merge(self._merged)
         layers = {event.index: self._repeat(event) for event in s.recorder.calls}
+        self._layers = {id(event.module): layers[event.index] for event in s.recorder.calls}
         floors = Floors(s.recorder, layers, self._point())
         names = self._names()
         calls = tuple(
@@ -339,8 +342,15 @@ class Writer:
         return total
 
     def _idle(self, module: Any, path: str) -> Iterator[IdleRecord]:
-        """The largest parts with weights of which nothing ran; within a stack every layer stands for its siblings."""
+        """The largest parts with weights of which nothing ran; of a stack those of each layer that ran, as often as it stands for one."""
         if isinstance(module, torch.nn.ModuleList | torch.nn.ModuleDict):
+            for name, child in module.named_children():
+                times, place = self._layers.get(id(child), ZERO), f"{path}.{name}"
+                shown = place if times == Formula.const(1) else f"{path}.*"
+                for found in self._idle(child, place) if times != ZERO else ():
+                    number = self.text(Formula.parse(found.parameters) * times)
+                    inner = found.path.removeprefix(place)
+                    yield found.model_copy(update={"path": f"{shown}{inner}", "parameters": number})
             return
         for name, child in module.named_children():
             below = f"{path}.{name}" if path else name
