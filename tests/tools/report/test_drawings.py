@@ -244,6 +244,8 @@ def test_what_stands_in_for_a_layers_result_is_no_input(facts: ImplementationFac
     returned = stand_in.model_copy(update={"kind": "output"})
     given = replace(facts, graphs=(changed.model_copy(update={"tensors": (returned,)}), *facts.graphs[1:]))
     assert [maker for _, maker, _ in given.returned] == [ADD]  # where the model returns it too
+    layers = next(e.source for e in drawn.edges if e.target == "v4")
+    assert Edge(layers, OUTPUTS) in system_graph(given).edges
     true_input = tuple(o.model_copy(update={"depends_on": ()}) if o.id == ADD + 1 else o for o in operators)
     changed = changed.model_copy(update={"operators": true_input})
     drawn = system_graph(replace(facts, graphs=(changed, *facts.graphs[1:])))

@@ -183,6 +183,18 @@ def _divided(kernel: Kernel, repeat: Formula) -> Kernel | None:
     return kernel.model_copy(update=changes)
 
 
+def maker_of(tensor: FlowTensor, graph: Dataflow) -> int:
+    """The operator that makes a tensor; of a stand-in for the result of folded layers what all its readers depend on beside
+    the makers of what else they read; 0 where that is not one."""
+    if tensor.created_by or not tensor.consumed_by:
+        return tensor.created_by
+    made = {each.id: each.created_by for each in graph.tensors}
+    readers = [graph.operators[number - 1] for number in tensor.consumed_by if 0 < number <= len(graph.operators)]
+    makers = [set(reader.depends_on) - {made.get(number, 0) for number in reader.reads} for reader in readers]
+    common = set.intersection(*makers) if makers else set()
+    return common.pop() if len(common) == 1 else 0
+
+
 def walk(kernels: Sequence[Kernel], owner: str, depth: int = 0) -> Iterator[tuple[int, str, Kernel]]:
     """Every kernel in execution order with its depth and the class whose forward issued it."""
     for kernel in kernels:
@@ -640,22 +652,10 @@ class ImplementationFacts:
         outputs = [t for t in self.graphs[0].tensors if t.kind == "output"] if self.graphs else []
         given = {_elements(o.shape): o.shape for o in self.main.kernels[-1].outputs} if self.main.kernels else {}
         found = []
-        for tensor, maker in sorted(((t, self._maker(t)) for t in outputs), key=lambda pair: pair[1]):
+        for tensor, maker in sorted(((t, maker_of(t, self.graphs[0])) for t in outputs), key=lambda pair: pair[1]):
             shape = given.get(_elements(tensor.shape), tensor.shape)  # a product returns a view of what it writes
             found.append((TensorInfo(name=tensor.name, shape=shape, dtype=tensor.dtype), maker, tensor.consumed_by))
         return tuple(found)
-
-    def _maker(self, tensor: FlowTensor) -> int:
-        """The operator that makes a tensor; of a stand-in for the result of folded layers what all its readers depend on beside
-        the makers of what else they read; 0 where that is not one."""
-        if tensor.created_by or not tensor.consumed_by:
-            return tensor.created_by
-        graph = self.graphs[0]
-        made = {each.id: each.created_by for each in graph.tensors}
-        readers = [graph.operators[number - 1] for number in tensor.consumed_by if 0 < number <= len(graph.operators)]
-        makers = [set(reader.depends_on) - {made.get(number, 0) for number in reader.reads} for reader in readers]
-        common = set.intersection(*makers) if makers else set()
-        return common.pop() if len(common) == 1 else 0
 
     @cached_property
     def modeling_file(self) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from opscope_schemas.analysis import Analysis, Kernel
 from opscope_schemas.dataflow import Dataflow, FlowOperator, FlowTensor
 
-from opscope_tools.report.facts import walk
+from opscope_tools.report.facts import maker_of, walk
 from opscope_tools.report.graph import INPUTS, OUTPUTS, Edge
 from opscope_tools.report.tasks import occurrences
 
@@ -121,5 +121,5 @@ def _from_outside(operator: FlowOperator, tensors: Mapping[int, FlowTensor]) -> 
 def _given(owner: Mapping[int, str], graph: Dataflow) -> Iterator[Edge]:
     """What the units give that no operator of the pass need read: the model's output, the cache."""
     for tensor in graph.tensors:
-        if tensor.created_by in owner and tensor.kind in ("output", "cache"):
-            yield Edge(owner[tensor.created_by], OUTPUTS, _CACHE if tensor.kind == "cache" else "")
+        if tensor.kind in ("output", "cache") and (maker := maker_of(tensor, graph)) in owner:
+            yield Edge(owner[maker], OUTPUTS, _CACHE if tensor.kind == "cache" else "")
