@@ -281,7 +281,7 @@ def test_an_embedding_adds_positions_only_where_its_own_lines_do(
     ("saving", "before", "inputs", "said"),
     [
         ("{seq_len}", "mul", 3, "itself and those before it: "), ("0", "mul", 4, "those that a mask leaves it: "), ("0", "mul", 3, "all others: "),
-        ("0", "add", 0, "those that a mask leaves it: "), ("0", "mul", 0, "all others: "),
+        ("0", "add", 0, "those that a mask leaves it: "), ("0", "mul", 0, "all others: "), ("0", "addmm", 0, "all others: "),
     ],
 )  # fmt: skip
 def test_attention_without_a_cache_reads_what_its_operator_or_a_mask_leaves(

@@ -173,7 +173,7 @@ def _others(of: _Subject) -> str:
     if fused and of.facts.main.totals.causal_saving != "0":
         return "itself and those before it"
     at = next((place for place, k in enumerate(own) if "softmax" in k.operator), 0)
-    masked = any(re.search(r"aten\.(add|sub|rsub|where|masked_fill)", k.operator) for k in own[:at])
+    masked = any(re.search(r"aten\.(add|sub|rsub|where|masked_fill)\b", k.operator) for k in own[:at])
     masked = masked or any(len(k.inputs) > len(("query", "key", "value")) for k in fused)
     return "those that a mask leaves it" if masked else "all others"
 
