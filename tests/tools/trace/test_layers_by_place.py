@@ -202,6 +202,34 @@ class Listed(Layer):
         return self.states[given]["seen"] > 0 or self.states[self.layer_idx]["seen"] > 0
 
 
+class AlongADimension(Layer):
+    """Takes its own part of one tensor that holds the states of all layers, and puts it back."""
+
+    def forward(self, states: torch.Tensor, block_idx: int) -> torch.Tensor:
+        kept = states.new_zeros((2, LAYERS, states.shape[-1]))
+        states = states + self.always(states) + kept[1][self.layer_idx] + kept[0, block_idx]
+        kept[:, self.layer_idx] = states[0, 0]
+        return states
+
+
+class OwnCache:
+    def __init__(self) -> None:
+        self.kept: list[Any] = []
+
+    def keep(self, index: int, value: Any) -> None:
+        for _ in range(len(self.kept), index + 1):
+            self.kept.append(None)
+        self.kept[index] = value
+
+
+class InACache(Layer):
+    cache: ClassVar[Any] = OwnCache()
+
+    def forward(self, states: torch.Tensor, block_idx: int) -> torch.Tensor:  # noqa: ARG002
+        self.cache.keep(self.layer_idx, True)
+        return states + self.always(states)
+
+
 class Placed(transformers.PreTrainedModel):  # type: ignore[misc]  # transformers is untyped here
     config_class = PlacedConfig
     layer: ClassVar[Any] = Layer
@@ -309,7 +337,7 @@ def test_what_a_layer_does_for_what_it_is_handed_or_told_is_counted(layer: Any, 
     assert counted(trace) == really(model_class)
 
 
-@pytest.mark.parametrize("layer", [Layer, Neither, Listed])
+@pytest.mark.parametrize("layer", [Layer, Neither, Listed, AlongADimension, InACache])
 def test_layers_whose_place_tells_them_nothing_are_one(layer: Any) -> None:
     trace, model_class = recorded(layer)
     assert counted(trace) == really(model_class)

@@ -16,16 +16,17 @@ import functools
 import inspect
 import linecache
 import operator
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import torch
 
-from opscope_tools.trace.worker import noting
 from opscope_tools.trace.worker.alike import (
     FIRST,
     IDENTITY,
@@ -45,8 +46,8 @@ Slot = tuple[str | None, str]
 Uses = dict[Slot, list[Use]]
 #: indices up to which it is looked whether a deeper stack's layers would do the same
 _DEEPEST = 200
-#: files whose code hands an index on: what it was asked for is said by the line that called it
-_ON_THE_WAY = frozenset({noting.__file__, torch.nn.modules.container.__file__, __file__})
+#: folders whose code hands an index on: what it was asked for is said by the line that called it
+_ON_THE_WAY = tuple(f"{Path(file).parent}{os.sep}" for file in (__file__, torch.__file__))
 
 
 class Place(Index):
@@ -56,9 +57,13 @@ class Place(Index):
 
     def note(self, function: Callable[..., Any], others: tuple[Any, ...], result: Any) -> None:
         frame: FrameType | None = sys._getframe(1)
-        while frame is not None and frame.f_code.co_filename in _ON_THE_WAY:
+        while frame is not None:
+            if is_cache(frame.f_locals.get("self")):
+                return
+            if not frame.f_code.co_filename.startswith(_ON_THE_WAY):
+                break
             frame = frame.f_back
-        if frame is None or is_cache(frame.f_locals.get("self")):
+        if frame is None:
             return
         found = _looked_up(frame) if function in _ASKED_BY_LOOKING else None
         if found is None:
@@ -218,7 +223,7 @@ class _Container:
         """What it has there, as text that is the same for what costs the same."""
         if self.whether:
             return str(index in self.holder)
-        if isinstance(self.holder, list | tuple | torch.nn.ModuleList | torch.nn.ParameterList | torch.Tensor):
+        if isinstance(self.holder, list | tuple | torch.nn.ModuleList | torch.nn.ParameterList):
             return described(self.holder[index]) if index < len(self.holder) else "nothing"
         return described(self.holder[index]) if index in self.holder else "nothing"
 
@@ -238,10 +243,10 @@ def _looked_up(frame: FrameType) -> _Container | None:
         chain = list(_evaluated(container, frame))
     except Exception:  # an expression that only its own line can say the value of
         return None
-    if any(map(is_cache, chain)):
+    if any(map(is_cache, chain)) or isinstance(chain[-1], torch.Tensor):  # what lies along a dimension is of one shape
         return _Container(None, counts=False)
     known: tuple[Any, ...] = (list, tuple, dict)
-    modules = (torch.nn.ModuleList, torch.nn.ModuleDict, torch.nn.ParameterList, torch.Tensor)
+    modules = (torch.nn.ModuleList, torch.nn.ModuleDict, torch.nn.ParameterList)
     known += (set, frozenset) if whether else modules
     return _Container(chain[-1], whether=whether) if isinstance(chain[-1], known) else None
 
