@@ -212,7 +212,9 @@ def test_masks_and_caches_are_those_of_branches_that_the_configuration_leaves(
         documents=(facts.main.model_copy(update={"forward_line": 3}), *facts.documents[1:]),
     )
     lengths, *_, cache = faq(anew, Quotes())
-    assert lengths.endswith(f"masked through `create_bidirectional_mask` (`{toy.FILE}:6`).")
+    assert lengths.endswith(
+        f"masked through `create_bidirectional_mask` (`{toy.FILE}:6`): no formula here has that work."
+    )
     assert f"it is created as `ToyCache` (`{toy.FILE}:14`)." in cache
     without = tuple(graph.model_copy(update={"cache": None}) for graph in facts.graphs)
     assert faq(replace(anew, graphs=without), Quotes())[-1].endswith("keeps none in this configuration.")
@@ -223,7 +225,9 @@ def test_a_mask_of_the_caller_is_told_where_it_is_changed(facts: ImplementationF
     source = MASKED.replace("create_causal_mask(", "(").replace("create_bidirectional_mask(", "1.0 - (")
     source = source.replace("create_other_mask(", "(").replace("self.config.is_decoder", "attention_mask is None")
     anew = read(facts, tmp_path / "src", source)
-    assert faq(anew, Quotes())[0].endswith(f"masked through `attention_mask` (`{toy.FILE}:6`).")
+    assert faq(anew, Quotes())[0].endswith(
+        f"masked through `attention_mask` (`{toy.FILE}:6`): no formula here has that work."
+    )
 
 
 CHOSEN_ON_ONE_LINE = """class ToyForCausalLM:
@@ -252,11 +256,11 @@ def test_a_function_that_is_chosen_on_one_line_is_the_one_that_the_configuration
     config = {**facts.tree.config, "window": window, "sliding_window": window}
     tree = facts.tree.model_copy(update={"config": config})
     lengths, *_, kept = faq(replace(read(facts, tmp_path / "src", CHOSEN_ON_ONE_LINE), tree=tree), Quotes())
-    assert lengths.endswith(f"masked through `{mask}` (`{toy.FILE}:3`).")
+    assert lengths.endswith(f"masked through `{mask}` (`{toy.FILE}:3`): no formula here has that work.")
     assert f"it is created as `{cache}` (`{toy.FILE}:5`)." in kept
     by_statements = faq(replace(read(facts, tmp_path / "then", CHOSEN_BY_STATEMENTS), tree=tree), Quotes())[0]
     taken = "`create_causal_mask` (`{}:4`)" if window is None else "`create_bidirectional_mask` (`{}:6`)"
-    assert by_statements.endswith(f"masked through {taken.format(toy.FILE)}.")
+    assert by_statements.endswith(f"masked through {taken.format(toy.FILE)}: no formula here has that work.")
 
 
 def test_what_a_class_declares_it_cannot_is_said_with_what_it_can(facts: ImplementationFacts, tmp_path: Path) -> None:
@@ -316,6 +320,11 @@ def test_the_story_names_what_this_configuration_does_not_build(facts: Implement
     )
     text = toy.unmarked(" ".join(story(anew, Quotes())))
     assert "This configuration builds no `ToyConv`" in text
+    said = text[text.index("This configuration builds no") :].partition("'`")[0]
+    placed = re.findall(r"`([^`]+)` \(`([^`:]+):(\d+)`\)", said)
+    # what a place stands behind is written there, and a test is not
+    assert [name for name, *_ in placed] == ["ToyConv"]
+    assert all(name in anew.reader.line(path, int(line)) for name, path, line in placed)
     assert "This configuration builds no" not in toy.unmarked(" ".join(story(facts, Quotes())))
 
 

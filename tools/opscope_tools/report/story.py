@@ -531,7 +531,7 @@ def _unbuilt(facts: ImplementationFacts) -> str:
     """What of the model's file other configurations build and this one does not."""
     built = {short(node.class_name) for node in facts.nodes}
     told = [
-        f"`{one.made.name}` (`{one.made.path}:{one.defined}`), which `{one.maker}` makes where `{in_code(one.made.text)}` ({one.made.pointer})"
+        f"`{one.made.name}` (`{one.made.path}:{one.defined}`), which `{one.maker}` makes ({one.made.pointer}) where `{in_code(one.made.text)}`"
         for one in scan.unbuilt(facts.reader, facts.modeling_file, built)
     ]
     return f"This configuration builds no {'; no '.join(told)}." if told else ""
