@@ -61,6 +61,17 @@ class Even(Layer):
         return self.layer_idx % 2 == 0
 
 
+class EvenWithCache(Even):
+    """By its name no cache for all that."""
+
+
+class ByACachesSettings(Layer):
+    cache_settings: ClassVar[Any] = type("CacheSettings", (), {"windows": [0, 0, 512, 0, 512, 0, 0]})()
+
+    def twice(self, given: int) -> bool:
+        return bool(self.cache_settings.windows[given] > 0)
+
+
 class HandedIn(Layer):
     def twice(self, given: int) -> bool:
         return given % 3 == 1
@@ -318,7 +329,7 @@ def really(model_class: Any) -> int:
 
 
 DECIDING = (
-    Even, HandedIn, OneOf, OneOfAList, ByTable, ByConfig, NextByConfig, ByTableOfObjects, OfAPart, ByName, InADict, Hidden, InAClosure, InAPartial,
+    Even, EvenWithCache, ByACachesSettings, HandedIn, OneOf, OneOfAList, ByTable, ByConfig, NextByConfig, ByTableOfObjects, OfAPart, ByName, InADict, Hidden, InAClosure, InAPartial,
     InAnObject, InSlots, AsAKind,
 )  # fmt: skip
 

@@ -181,5 +181,5 @@ def argument_signature(value: Any) -> Any:
 
 
 def is_cache(value: Any) -> bool:
-    """Whether it holds something of its own for each layer."""
-    return "Cache" in type(value).__name__
+    """Whether it holds something of its own for each layer; a layer with a cache and a cache's settings are none."""
+    return type(value).__name__.endswith(("Cache", "Caches")) and not isinstance(value, torch.nn.Module)

@@ -293,4 +293,4 @@ def _evaluated(node: ast.expr, frame: FrameType) -> Iterator[Any]:
     yield found
 
 
-__all__ = ["Layer", "Place", "Uses", "decides"]
+__all__ = ["Layer", "Place", "Settings", "Uses", "decides"]
