@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 import torch
 import transformers
@@ -197,6 +198,98 @@ class AsAKind(Layer):
         return self.kind is Kind.WIDE
 
 
+class AsManyAsStandBefore(Layer):
+    """Runs as many products as a slice up to its place has items."""
+
+    listed: ClassVar[list[int]] = [1] * 20
+
+    def forward(self, states: torch.Tensor, block_idx: int) -> torch.Tensor:
+        for _ in self.listed[: self.layer_idx // 2]:
+            states = self.sometimes(states)
+        return self.always(states) * torch.ones((9, 1))[:block_idx].shape[0]
+
+
+class OfPartOfATensor(Layer):
+    def prepare(self, layer_idx: int) -> None:  # noqa: ARG002
+        self.bank = nn.Parameter(torch.zeros(9, WIDTH))
+
+    def forward(self, states: torch.Tensor, block_idx: int) -> torch.Tensor:  # noqa: ARG002
+        return self.always(states) + (states @ self.bank[: self.layer_idx + 1].T) @ self.bank[: self.layer_idx + 1]
+
+
+class OneOfTwoLambdas(Layer):
+    def prepare(self, layer_idx: int) -> None:
+        self.asks: Any = (lambda: layer_idx < 0) if layer_idx % 2 else (lambda: layer_idx >= 0)
+
+    def twice(self, given: int) -> bool:  # noqa: ARG002
+        return bool(self.asks())
+
+
+class ByAKeywordsDefault(Layer):
+    def prepare(self, layer_idx: int) -> None:
+        def asks(*, twice: bool = layer_idx == 4) -> bool:
+            return twice
+
+        self.asks: Any = asks
+
+    def twice(self, given: int) -> bool:  # noqa: ARG002
+        return bool(self.asks())
+
+
+class ByABuiltin(Layer):
+    def prepare(self, layer_idx: int) -> None:
+        self.join: Any = all if layer_idx % 3 else any
+
+    def twice(self, given: int) -> bool:  # noqa: ARG002
+        return bool(self.join([True, False]))
+
+
+class ByAnArray(Layer):
+    def prepare(self, layer_idx: int) -> None:
+        self.mask = np.arange(300) < 300 * (layer_idx % 2)
+
+    def twice(self, given: int) -> bool:  # noqa: ARG002
+        return bool(self.mask.any())
+
+
+class ByAnIndexThatIsAnArraysNumber(Layer):
+    def prepare(self, layer_idx: int) -> None:
+        self.layer_idx: Any = np.int64(layer_idx)
+
+    def twice(self, given: int) -> bool:  # noqa: ARG002
+        return bool(self.layer_idx % 2)
+
+
+class ByAnIndexThatIsText(Layer):
+    def prepare(self, layer_idx: int) -> None:
+        self.layer_id = f"layer_{layer_idx}"
+
+    def twice(self, given: int) -> bool:  # noqa: ARG002
+        return self.layer_id in ("layer_2", "layer_3")
+
+
+class ByABuffer(Layer):
+    def prepare(self, layer_idx: int) -> None:
+        self.rounds = torch.tensor(layer_idx % 2, device="cpu")
+
+    def twice(self, given: int) -> bool:  # noqa: ARG002
+        return bool(int(self.rounds))
+
+
+class OfAClassOfItsOwn(Layer):
+    """Every layer is of a class that a function made."""
+
+    def __new__(cls, config: Any, layer_idx: int) -> Any:  # noqa: ARG004
+        def made(twice: bool) -> Any:
+            class Inner(cls):  # type: ignore[misc, valid-type]
+                def twice(self, given: int) -> bool:  # noqa: ARG002
+                    return twice
+
+            return Inner
+
+        return nn.Module.__new__(made(layer_idx % 3 == 2)) if cls is OfAClassOfItsOwn else nn.Module.__new__(cls)
+
+
 class Neither(Layer):
     """Keeps what tells nothing: all its layers are alike."""
 
@@ -223,8 +316,9 @@ class AlongADimension(Layer):
         return states
 
 
-class OwnCache:
+class OwnCache(transformers.DynamicCache):  # type: ignore[misc]  # transformers is untyped here
     def __init__(self) -> None:
+        super().__init__()
         self.kept: list[Any] = []
 
     def keep(self, index: int, value: Any) -> None:
@@ -295,6 +389,94 @@ class Set(Layer):
         return states + self.sometimes(states) if self.mode else states
 
 
+class SetOtherwise(Layer):
+    fn: Any = None
+
+    def prepare(self, layer_idx: int) -> None:  # noqa: ARG002
+        self.options = {"twice": False}
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:  # type: ignore[override]  # as its model calls it
+        return self.fn(self, states) if self.options["twice"] else self.always(states)
+
+
+class SettingOtherwise(Placed):
+    def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
+        states = self.embed(input_ids)
+        for index, layer in enumerate(self.layers):
+            layer.options["twice"] = index > 2
+            layer.fn = (lambda one, x: one.sometimes(one.always(x))) if index % 2 else (lambda one, x: one.always(x))
+            states = layer(states)
+        return states
+
+
+class Keeps(Layer):
+    """Computes something at its first call, and has it at the next."""
+
+    def prepare(self, layer_idx: int) -> None:  # noqa: ARG002
+        self.kept: Any = None
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:  # type: ignore[override]  # as its model calls it
+        if self.kept is None:
+            self.kept = self.sometimes(states)
+        return self.always(states) + self.kept
+
+
+class CallingTwice(Placed):
+    def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
+        states = self.embed(input_ids)
+        for layer in (*self.layers, *self.layers):
+            states = layer(states)
+        return states
+
+
+class Returns(Layer):
+    def forward(self, states: torch.Tensor) -> Any:  # type: ignore[override]  # as its model calls it
+        return self.always(states), self.layer_idx
+
+
+class AskingBack(Placed):
+    def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
+        states = self.embed(input_ids)
+        for layer in self.layers:
+            states, number = layer(states)
+            states = self.layers[0].sometimes(states) if number % 3 == 0 else states
+        return states
+
+
+class SharedStates:
+    """A cache of its own kind: of every two layers the first computes, the second finds."""
+
+    def __init__(self) -> None:
+        self.held: dict[int, Any] = {}
+
+
+class FindingCache(Layer):
+    def forward(self, states: torch.Tensor, shared: Any) -> torch.Tensor:
+        place = self.layer_idx - self.layer_idx % 2
+        if place not in shared.held:
+            shared.held[self.layer_idx] = self.sometimes(states)
+        return self.always(states) + shared.held[place]
+
+
+class Sharing(Placed):
+    def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
+        states, shared = self.embed(input_ids), SharedStates()
+        for layer in self.layers:
+            states = layer(states, shared)
+        return states
+
+
+class Hooked(Placed):
+    """A product beside every layer, and one before some, by hooks."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        for index, layer in enumerate(self.layers):
+            layer.register_forward_hook(lambda module, _, out: out + module.sometimes(out))
+            if index in (2, 5):
+                layer.register_forward_pre_hook(lambda module, given: (module.always(given[0]), *given[1:]))
+
+
 class Setting(Placed):
     def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
         states = self.embed(input_ids)
@@ -330,7 +512,8 @@ def really(model_class: Any) -> int:
 
 DECIDING = (
     Even, EvenWithCache, ByACachesSettings, HandedIn, OneOf, OneOfAList, ByTable, ByConfig, NextByConfig, ByTableOfObjects, OfAPart, ByName, InADict, Hidden, InAClosure, InAPartial,
-    InAnObject, InSlots, AsAKind,
+    InAnObject, InSlots, AsAKind, OneOfTwoLambdas, ByAKeywordsDefault, ByABuiltin, ByAnArray, ByAnIndexThatIsAnArraysNumber,
+    ByAnIndexThatIsText, ByABuffer, OfAClassOfItsOwn, AsManyAsStandBefore, OfPartOfATensor,
 )  # fmt: skip
 
 
@@ -342,7 +525,13 @@ def test_what_a_layer_does_for_its_place_is_counted_at_that_place(layer: Any) ->
     assert counted(trace) > LAYERS * one  # it does decide
 
 
-@pytest.mark.parametrize(("layer", "base"), [(Told, Telling), (Told, Changing), (Set, Setting)])
+@pytest.mark.parametrize(
+    ("layer", "base"),
+    [
+        (Told, Telling), (Told, Changing), (Set, Setting), (SetOtherwise, SettingOtherwise), (Keeps, CallingTwice),
+        (Returns, AskingBack), (FindingCache, Sharing), (Layer, Hooked),
+    ],
+)  # fmt: skip
 def test_what_a_layer_does_for_what_it_is_handed_or_told_is_counted(layer: Any, base: Any) -> None:
     trace, model_class = recorded(layer, base)
     assert counted(trace) == really(model_class)

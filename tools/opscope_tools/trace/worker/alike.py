@@ -5,11 +5,16 @@ from __future__ import annotations
 import functools
 import logging
 import operator
+import sys
 import types
 from collections import deque
 from typing import Any
 
+import numpy as np
 import torch
+import transformers
+
+from opscope_tools.trace.worker.noting import Index
 
 #: what modules call their place among their siblings
 IDENTITY = frozenset({"layer_idx", "layer_id", "layer_index", "layer_number", "block_idx", "idx"})
@@ -23,6 +28,8 @@ _OWN = frozenset({*vars(torch.nn.Module()), FIRST, INDEX, PLACES, "_is_hf_initia
 _EMPTY = types.CellType()
 #: what is told by what it holds, whatever was met before
 _CONTAINERS = (dict, set, frozenset, list, tuple, deque, functools.partial, types.MethodType, types.FunctionType)
+#: characters, or elements, up to which what is no number itself is told by what it holds; numbers of a tensor up to which it is
+_MANY, _FEW = 100_000, 64
 #: in place of an identity: the numbers of objects by what they hold
 OBJECTS = 0
 
@@ -61,17 +68,36 @@ def signature(module: Any, known: Known | None = None) -> Any:
         return known[id(first)]
     held = tuple(sorted((k, described(v, known)) for k, v in settings(module).items()))
     shapes = tuple((n, str(tuple(p.shape)), str(p.dtype)) for n, p in module._parameters.items() if p is not None)
-    buffers = tuple((n, str(tuple(b.shape)), str(b.dtype)) for n, b in module._buffers.items() if b is not None)
+    buffers = tuple(
+        (n, str(tuple(b.shape)), str(b.dtype), known_values(b)) for n, b in module._buffers.items() if b is not None
+    )
     missing = tuple(n for n, p in module._parameters.items() if p is None)
     children = tuple((name, signature(child, known)) for name, child in first.named_children())
-    kind = f"{type(module).__module__}.{type(module).__qualname__}"
-    return (kind, held, shapes, buffers, missing, children)
+    kind = _class_name(type(module))
+    hooked = (
+        id(module) if module._forward_hooks or module._forward_pre_hooks else 0
+    )  # what a hook does, it does for one
+    return (kind, held, shapes, buffers, missing, children, hooked)
+
+
+def _class_name(kind: type) -> str:
+    """Its name; of a class that its name does not lead to, as a function makes them, the very one."""
+    found: Any = sys.modules.get(kind.__module__)
+    for name in kind.__qualname__.split("."):
+        found = getattr(found, name, None)
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    return name if found is kind else f"{name} {id(kind)}"
 
 
 def settings(module: Any) -> dict[str, Any]:
     """What a module holds beside what every module has, but for the names of its place and what stands for another's."""
     skipped = _OWN if first_of(module) is module else _OWN | {"forward"}
-    return {k: v for k, v in vars(module).items() if k not in skipped and k not in IDENTITY}
+    return {k: v for k, v in vars(module).items() if k not in skipped and not (k in IDENTITY and is_index(v))}
+
+
+def is_index(value: Any) -> bool:
+    """Whether it is a plain number, or stands for one and hears what is asked of it."""
+    return type(value) is int or isinstance(value, Index)
 
 
 def _unchanged(copy: Any, first: Any) -> bool:
@@ -92,7 +118,7 @@ def _identical(a: Any, b: Any) -> bool:
     return bool(a == b) if type(a) is type(b) is set else a is b
 
 
-def described(value: Any, known: Known | None = None, depth: int = 4) -> str:
+def described(value: Any, known: Known | None = None, depth: int = 8) -> str:
     """What can change a cost, as text: of tensors the shape, of plain values the value, of all else what it holds.
 
     Where `known` numbers objects, those that hold the same share a number, by the order in which they are met: a deeper model's
@@ -103,7 +129,9 @@ def described(value: Any, known: Known | None = None, depth: int = 4) -> str:
         return repr(signature(value, known))
     if isinstance(value, torch.Tensor) or is_plain(value):
         return str(argument_signature(value))
-    if depth == 0 or isinstance(value, type | types.ModuleType | logging.Logger):
+    if isinstance(value, type):
+        return _class_name(value)
+    if depth == 0 or isinstance(value, types.ModuleType | logging.Logger):
         return getattr(value, "__qualname__", None) or getattr(value, "__name__", None) or type(value).__qualname__
     kind = type(value).__qualname__
     if id(value) not in known:
@@ -128,7 +156,10 @@ def _held(value: Any, known: Known, depth: int) -> list[str]:
         return [value.__qualname__, described(value.__self__, known, depth)]
     if isinstance(value, types.FunctionType):
         cells = [cell.cell_contents for cell in value.__closure__ or () if cell != _EMPTY]
-        return [value.__qualname__, *_held((*cells, *(value.__defaults__ or ())), known, depth)]
+        given = (*cells, *(value.__defaults__ or ()), value.__kwdefaults__)
+        return [value.__qualname__, str(hash(value.__code__)), *_held(given, known, depth)]
+    if isinstance(value, types.BuiltinFunctionType):
+        return [f"{value.__module__}.{value.__qualname__}"]
     if hasattr(value, "__dict__"):
         return [f"{k}: {described(v, known, depth)}" for k, v in vars(value).items()]
     slots = [n for kind in type(value).__mro__ for n in getattr(kind, "__slots__", ()) if hasattr(value, n)]
@@ -136,9 +167,21 @@ def _held(value: Any, known: Known, depth: int) -> list[str]:
 
 
 def _text(value: Any) -> str:
-    """As it prints itself, where that says no address."""
+    """As it prints itself, where that says no address; numbers in whole."""
+    if isinstance(value, np.ndarray):
+        return (
+            f"{value.shape} {value.dtype} {hash(value.tobytes())}"
+            if value.size < _MANY
+            else f"{value.shape} {value.dtype}"
+        )
     text = repr(value)
-    return text if len(text) < 200 and " at 0x" not in text else ""
+    return text if len(text) < _MANY and " at 0x" not in text else ""
+
+
+def known_values(tensor: Any) -> Any:
+    """What a small tensor holds, where a trace knows that: a model may decide by it."""
+    held = getattr(tensor, "constant", None)
+    return None if held is None or held.numel() > _FEW else str(held.tolist())
 
 
 def is_plain(value: Any) -> bool:
@@ -168,7 +211,7 @@ def argument_signature(value: Any) -> Any:
     Sizes by their numbers at hand, not by their symbols: a decision in the middle of a pass may settle a symbol.
     """
     if isinstance(value, torch.Tensor):
-        return ("tensor", _numbers(value.shape), str(value.dtype), _numbers(value.stride()))
+        return ("tensor", _numbers(value.shape), str(value.dtype), _numbers(value.stride()), known_values(value))
     if isinstance(value, dict):
         return tuple((k, argument_signature(v)) for k, v in sorted(value.items(), key=lambda item: str(item[0])))
     if isinstance(value, list | tuple):
@@ -181,5 +224,7 @@ def argument_signature(value: Any) -> Any:
 
 
 def is_cache(value: Any) -> bool:
-    """Whether it holds something of its own for each layer; a layer with a cache and a cache's settings are none."""
-    return type(value).__name__.endswith(("Cache", "Caches")) and not isinstance(value, torch.nn.Module)
+    """Whether it is one of transformers' caches, which hold something of its own for each layer. Of others nobody knows what they do."""
+    kind = type(value)
+    named = kind.__name__.endswith("Cache") and kind.__module__.startswith("transformers.")
+    return (named and not isinstance(value, torch.nn.Module)) or isinstance(value, transformers.Cache)

@@ -18,6 +18,7 @@ import linecache
 import operator
 import os
 import sys
+import types
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -35,7 +36,9 @@ from opscope_tools.trace.worker.alike import (
     argument_signature,
     described,
     is_cache,
+    is_index,
     is_plain,
+    known_values,
     settings,
 )
 from opscope_tools.trace.worker.noting import Index, Use
@@ -58,8 +61,8 @@ class Place(Index):
     def note(self, function: Callable[..., Any], others: tuple[Any, ...], result: Any) -> None:
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
-            if is_cache(frame.f_locals.get("self")):
-                return
+            if frame.f_code is Place.note.__code__ or is_cache(frame.f_locals.get("self")):
+                return  # what is held to know what was found asks nothing
             if not frame.f_code.co_filename.startswith(_ON_THE_WAY):
                 break
             frame = frame.f_back
@@ -91,7 +94,7 @@ class Layer:
         kind: Any = type(self.module)
         names = _parameters(kind)
         handed = {**dict(zip(names, self.args, strict=False)), **self.kwargs}
-        handed = {n: v for n, v in handed.items() if n in IDENTITY and _is_number(v)}
+        handed = {n: v for n, v in handed.items() if n in IDENTITY and is_index(v)}
         self.numbers.update({(None, name): value for name, value in handed.items()})
         self.others = (
             argument_signature([a for i, a in enumerate(self.args) if i >= len(names) or names[i] not in handed]),
@@ -143,30 +146,36 @@ class Settings:
     """
 
     def __init__(self, layers: Iterable[Any]) -> None:
-        self._held = {id(layer): _plain_settings(layer) for layer in layers}
+        self._held = {id(layer): _state(layer) for layer in layers}
         self._told: dict[int, dict[tuple[str, str], str]] = {}
 
     def of(self, layer: Any) -> tuple[Any, ...]:
         """All that was set on it from outside so far."""
-        held, now = self._held[id(layer)], _plain_settings(layer)
-        new = {place: described(value) for place, value in now.items() if value is not held.get(place, now)}
-        new = {place: text for place, text in new.items() if place not in held or text != described(held[place])}
-        if new:
+        held, now = self._held[id(layer)], _state(layer)
+        if new := {place: text for place, text in now.items() if text != held.get(place)}:
             self._told.setdefault(id(layer), {}).update(new)
         return tuple(sorted(self._told.get(id(layer), {}).items()))
 
-    def ran(self, layer: Any) -> None:
-        """It ran, or one that is alike did: what it has now is its own."""
-        self._held[id(layer)] = _plain_settings(layer)
+    def ran(self, layer: Any) -> bool:
+        """It ran, or one that is alike did: what it has now is its own. Whether that is not what it had before."""
+        before, self._held[id(layer)] = self._held[id(layer)], _state(layer)
+        return before != self._held[id(layer)]
 
 
-def _plain_settings(layer: Any) -> dict[tuple[str, str], Any]:
+def _state(layer: Any) -> dict[tuple[str, str], str]:
+    """What may change of what it holds: plain values and what holds them by content, other objects by identity."""
     return {
-        (path, name): value
+        (path, name): described(value) if is_plain(value) or isinstance(value, _SMALL) else _by_identity(value)
         for path, part in layer.named_modules()
         for name, value in settings(part).items()
-        if is_plain(value)
     }
+
+
+def _by_identity(value: Any) -> str:
+    return described(value) if isinstance(value, torch.Tensor) else f"{type(value).__qualname__} {id(value)}"
+
+
+_SMALL = (dict, list, tuple, set, frozenset, types.SimpleNamespace)
 
 
 def decides(uses: Uses) -> bool:
@@ -181,14 +190,10 @@ def _attributes(module: Any) -> dict[Slot, Any]:
             (path, name): value
             for path, part in module.named_modules()
             for name in IDENTITY.intersection(vars(part))
-            if _is_number(value := vars(part)[name])
+            if is_index(value := vars(part)[name])
         }
     index, places = vars(module)[INDEX], vars(module).get(PLACES, ())
     return {slot: index if slot in places else value for slot, value in _attributes(first).items()}
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, Place)
 
 
 def _value(number: Any) -> int:
@@ -223,6 +228,8 @@ class _Container:
         """What it has there, as text that is the same for what costs the same."""
         if self.whether:
             return str(index in self.holder)
+        if isinstance(self.holder, torch.Tensor):
+            return str(known_values(self.holder)) if self.holder.dim() != 1 else str(self.holder.constant[index].item())
         if isinstance(self.holder, list | tuple | torch.nn.ModuleList | torch.nn.ParameterList):
             return described(self.holder[index]) if index < len(self.holder) else "nothing"
         return described(self.holder[index]) if index in self.holder else "nothing"
@@ -235,18 +242,22 @@ def _looked_up(frame: FrameType) -> _Container | None:
     if None in position:
         return None
     container, whether = _expression(code.co_filename, *position)
-    if dis.opname[code.co_code[at]] in ("STORE_SUBSCR", "DELETE_SUBSCR"):
-        return _Container(None, counts=False)
     if container is None:
         return None
+    if dis.opname[code.co_code[at]] in ("STORE_SUBSCR", "DELETE_SUBSCR"):
+        return _Container(None, counts=False)
     try:
         chain = list(_evaluated(container, frame))
     except Exception:  # an expression that only its own line can say the value of
         return None
-    if any(map(is_cache, chain)) or isinstance(chain[-1], torch.Tensor):  # what lies along a dimension is of one shape
+    if (
+        isinstance(chain[-1], torch.Tensor) and known_values(chain[-1]) is None
+    ):  # what lies along a dimension is of one shape
+        return _Container(None, counts=False)
+    if any(map(is_cache, chain)):
         return _Container(None, counts=False)
     known: tuple[Any, ...] = (list, tuple, dict)
-    modules = (torch.nn.ModuleList, torch.nn.ModuleDict, torch.nn.ParameterList)
+    modules = (torch.nn.ModuleList, torch.nn.ModuleDict, torch.nn.ParameterList, torch.Tensor)
     known += (set, frozenset) if whether else modules
     return _Container(chain[-1], whether=whether) if isinstance(chain[-1], known) else None
 
@@ -267,7 +278,13 @@ def _expression(file: str, line: int, last: int, column: int, end: int) -> tuple
         return node.comparators[0], True
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get":
         return node.func.value, False
-    return (node.value if isinstance(node, ast.Subscript) else None), False
+    one = isinstance(node, ast.Subscript) and not any(_bounded(part) for part in ast.walk(node.slice))
+    return (node.value if isinstance(node, ast.Subscript) and one else None), False
+
+
+def _bounded(node: ast.AST) -> bool:
+    """Whether it cuts a part out: how much depends on the index."""
+    return isinstance(node, ast.Slice) and any((node.lower, node.upper, node.step))
 
 
 def _evaluated(node: ast.expr, frame: FrameType) -> Iterator[Any]:

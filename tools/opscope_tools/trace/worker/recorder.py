@@ -26,7 +26,7 @@ from opscope_schemas.formula import Formula
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from opscope_tools.trace import operators
 from opscope_tools.trace.operators import ONE, ZERO, Call, Cost, Tensor
@@ -129,12 +129,14 @@ class CallEvent:
 
 @dataclass(frozen=True)
 class _Ran:
-    """A layer that ran: its call, what it returned and was given, and what it asked of its index."""
+    """A layer that ran: its call, what it returned and was given, what it asked of its index, and whether it has something since
+    that it had not before."""
 
     event: CallEvent | None
     result: Any
     given: list[Any]
     uses: Uses
+    keeps: bool
 
 
 @dataclass(frozen=True)
@@ -223,6 +225,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         self._dtype = dtype
         #: alike siblings, called alike -> those that ran, each otherwise for what its index told it
         self._memo: defaultdict[Any, list[_Ran]] = defaultdict(list)
+        #: layers that another ran for which has kept something since: they have not
+        self._stateless: set[int] = set()
         #: lists of modules of which what runs is decided by their place among their siblings
         self.decided_by_place: set[str] = set()
         #: storage -> the list of layers and the call that its tensor came out of, the tensors kept alive
@@ -320,6 +324,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
                 key = (*key, tuple(t.requires_grad for t in now))
             ran = next((one for one in self._memo[key] if layer.does_the_same(one.uses)), None)
             if ran is not None:
+                if id(module) in self._stateless:
+                    raise UnfoldedError(f"{self._paths[id(module)]} keeps something from one call to the next.")
+                if ran.keeps:
+                    self._stateless.add(id(module))
                 event, result, then = ran.event, ran.result, ran.given
                 layer.hand_on(ran.uses)
                 self.folded += 1
@@ -356,7 +364,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
             else:
                 with layer.listening() as (placed, named, uses):
                     result = _module_call(module, *placed, **named)
-        except TypeError as error:
+        except (TypeError, RuntimeError) as error:
             if layer is not None and Place.__name__ in str(error):
                 raise UnfoldedError(
                     f"{self._paths[id(module)]} gives its index to what takes plain numbers."
@@ -369,8 +377,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         if event is not None:
             self._leave(event, args, kwargs, result)
         if layer is not None:
-            self._settings.ran(module)
-            self._memo[key].append(_Ran(event, result, [t for _, t in tensors_in((args, kwargs))], uses))
+            if any(type(leaf) is Place for leaf in tree_leaves(result)):
+                raise UnfoldedError(f"{self._paths[id(module)]} returns its index.")
+            keeps = self._settings.ran(module)
+            self._memo[key].append(_Ran(event, result, [t for _, t in tensors_in((args, kwargs))], uses, keeps))
             if decides(uses):
                 self.decided_by_place.add(self._paths[id(module)].rpartition(".")[0])
             self._descend(module, result)
