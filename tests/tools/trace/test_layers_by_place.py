@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import linecache
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -544,11 +545,64 @@ def test_layers_whose_place_tells_them_nothing_are_one(layer: Any) -> None:
     assert sum(call.class_name.endswith(f".{layer.__name__}") for call in trace.calls) == 1
 
 
+class Deep(Layer):
+    def forward(self, states: torch.Tensor, deep: bool) -> torch.Tensor:  # type: ignore[override]  # as its model calls it
+        return self.sometimes(self.always(states)) if deep else self.always(states)
+
+
+def looping(body: str) -> Any:
+    """A model whose loop over its layers is written so."""
+    source = (
+        "def forward(self, input_ids):\n    states = self.embed(input_ids)\n"
+        f"    for index, layer in enumerate(self.layers):\n        {body}\n    return states\n"
+    )
+    return made_from(source)
+
+
+def made_from(source: str) -> Any:
+    file = f"<loop {source}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    names: dict[str, Any] = {"torch": torch, "FIRST": (9, 12)}
+    exec(compile(source, file, "exec"), names)
+    later = [i == 11 for i in range(60)]
+    return type(
+        "Looping", (Placed,), {"forward": names["forward"], "later": later, "limit": 10, "__module__": __name__}
+    )
+
+
+LOOPS = [
+    "states = layer(states, index >= 10)", "states = layer(states, index % 10 == 9)", "states = layer(states, index in FIRST)",
+    "states = layer(states, self.later[index])", "states = layer(states, index > self.limit)",
+    "states = layer(states, False) if index not in (8, 11) else states", "states = layer(states, 9 <= index < 12)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("body", LOOPS)
+def test_what_a_loop_does_for_places_that_it_has_not_reached_is_in_no_formula(body: str) -> None:
+    holds_at_every_depth(*recorded(Deep, looping(body)))
+
+
+def test_a_loop_over_a_part_of_the_layers_has_no_formula_past_it() -> None:
+    source = "def forward(self, input_ids):\n    states = self.embed(input_ids)\n    for layer in self.layers[:12]:\n        states = layer(states, False)\n    return states\n"
+    holds_at_every_depth(*recorded(Deep, made_from(source)))
+
+
+@pytest.mark.parametrize(
+    "body", ["states = layer(states, False)", "states = layer(states, index < 0) if index < len(self.layers) else 0"]
+)
+def test_a_loop_that_asks_nothing_leaves_the_depth_open(body: str) -> None:
+    trace, _ = recorded(Deep, looping(body))
+    assert not [guard for guard in trace.guards if "num_layers" in guard]
+
+
 @pytest.mark.parametrize("layer", DECIDING)
 def test_another_depth_is_inside_the_conditions_only_where_the_formula_holds_there(layer: Any) -> None:
-    trace, model_class = recorded(layer)
+    holds_at_every_depth(*recorded(layer))
+
+
+def holds_at_every_depth(trace: Trace, model_class: Any) -> None:
     whole = [guard for guard in trace.guards if "num_layers" in guard]
-    for depth in (3, 8, 14):
+    for depth in (3, 8, 14, 40):
         if all(eval(guard.format(num_layers=depth)) for guard in whole):  # of our own making
             model = model_class(PlacedConfig(num_hidden_layers=depth))
             with FlopCounterMode(display=False) as counter, torch.no_grad():

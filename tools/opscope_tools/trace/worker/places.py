@@ -28,6 +28,7 @@ from typing import Any
 
 import torch
 
+from opscope_tools.trace.worker import noting
 from opscope_tools.trace.worker.alike import (
     FIRST,
     IDENTITY,
@@ -310,4 +311,82 @@ def _evaluated(node: ast.expr, frame: FrameType) -> Iterator[Any]:
     yield found
 
 
-__all__ = ["Layer", "Place", "Settings", "Uses", "decides"]
+# ---- what loops ask of an index
+
+
+def asks_beyond(frame: FrameType, depth: int) -> bool:
+    """Whether the loop around the line that runs holds its index against numbers that a stack of so many layers has not reached: then
+    it may do otherwise with those of a deeper one."""
+    loop = _loop_around(frame.f_code.co_filename, frame.f_lineno)
+    if loop is None:
+        return False
+    names = {node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name)}
+    return any(_reaches(number, depth, frame) for number in _numbers_beside(loop, names)) or any(
+        _changes(node, depth, frame) for node in _asked_lists(loop, names)
+    )
+
+
+@functools.lru_cache(maxsize=4096)
+def _loop_around(file: str, line: int) -> ast.For | None:
+    """The innermost loop whose body has the line."""
+    loops = (node for node in _loops_of(file) if node.body[0].lineno <= line <= (node.end_lineno or 0))
+    return min(loops, key=lambda node: (node.end_lineno or 0) - node.lineno, default=None)
+
+
+@functools.lru_cache(maxsize=64)
+def _loops_of(file: str) -> tuple[ast.For, ...]:
+    try:
+        tree = ast.parse("".join(linecache.getlines(file)))
+    except SyntaxError:
+        return ()
+    return tuple(node for node in ast.walk(tree) if isinstance(node, ast.For))
+
+
+def _has(node: ast.AST, names: set[str]) -> bool:
+    return any(isinstance(part, ast.Name) and part.id in names for part in ast.walk(node))
+
+
+def _numbers_beside(loop: ast.For, names: set[str]) -> Iterator[ast.expr]:
+    """What the loop's index is compared with or divided by, and the bounds of the part of a list that it goes through."""
+    for node in ast.walk(loop):
+        if isinstance(node, ast.Compare):
+            sides = (node.left, *node.comparators)
+            if any(_has(side, names) for side in sides):
+                yield from (side for side in sides if not _has(side, names))
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod | ast.FloorDiv) and _has(node.left, names):
+            yield node.right
+    for node in ast.walk(loop.iter):
+        if isinstance(node, ast.Slice):
+            yield from (bound for bound in (node.lower, node.upper) if bound is not None)
+
+
+def _reaches(node: ast.expr, depth: int, frame: FrameType) -> bool:
+    """Whether it is a number, or holds one, past the stack's; a name's may be the number of layers itself."""
+    try:
+        *_, found = _evaluated(node, frame)
+    except Exception:  # more than a name or a number
+        return False
+    if type(found) is int:
+        return found >= depth + (not isinstance(node, ast.Constant))
+    return isinstance(found, list | tuple | set | frozenset | dict) and any(
+        type(number) is int and number >= depth for number in found
+    )
+
+
+def _asked_lists(loop: ast.For, names: set[str]) -> Iterator[ast.expr]:
+    for node in ast.walk(loop):
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Name) and node.slice.id in names:
+            yield node.value
+
+
+def _changes(node: ast.expr, depth: int, frame: FrameType) -> bool:
+    """Whether a list says something past the stack's layers that it says of none of them."""
+    try:
+        *_, found = _evaluated(node, frame)
+    except Exception:  # more than a name
+        return False
+    plain = isinstance(found, list | tuple) and all(isinstance(one, noting.PLAIN) for one in found)
+    return plain and not set(found[depth:]) <= set(found[:depth])
+
+
+__all__ = ["Layer", "Place", "Settings", "Uses", "asks_beyond", "decides"]

@@ -34,7 +34,7 @@ from opscope_tools.trace.protocol import Site
 from opscope_tools.trace.worker.alike import alike_siblings
 from opscope_tools.trace.worker.flow import Flow, Step, keys_and_values
 from opscope_tools.trace.worker.frames import Frames
-from opscope_tools.trace.worker.places import Layer, Place, Settings, Uses, decides
+from opscope_tools.trace.worker.places import Layer, Place, Settings, Uses, asks_beyond, decides
 from opscope_tools.trace.worker.stored import StoredWeights
 from opscope_tools.trace.worker.symbols import NoFormulaError, Symbols
 from opscope_tools.trace.worker.training import Training, stand_in
@@ -225,6 +225,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         self._dtype = dtype
         #: alike siblings, called alike -> those that ran, each otherwise for what its index told it
         self._memo: defaultdict[Any, list[_Ran]] = defaultdict(list)
+        #: lists of modules whose loops are known
+        self._asked: set[str] = set()
         #: layers that another ran for which has kept something since: they have not
         self._stateless: set[int] = set()
         #: lists of modules of which what runs is decided by their place among their siblings
@@ -246,6 +248,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         #: lists of layers of which several results are read together
         self.gathered: set[str] = set()
         self._paths = {id(module): path for path, module in model.named_modules()}
+        self._lengths = {
+            p: len(module) for p, module in model.named_modules() if isinstance(module, torch.nn.ModuleList)
+        }
         self._weights = {
             tensor.untyped_storage()._cdata
             for tensor in [*model.parameters(), *model.buffers()]
@@ -318,6 +323,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         alike = self._alike.get(id(module))
         if alike is not None:
             layer = Layer(module, args, kwargs)
+            self._ask_loop(module, caller)
             key: tuple[Any, ...] = (alike, self._settings.of(module), *layer.others)
             now = [t for _, t in tensors_in((args, kwargs))]
             if self.training is not None:
@@ -385,6 +391,16 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
                 self.decided_by_place.add(self._paths[id(module)].rpartition(".")[0])
             self._descend(module, result)
         return result
+
+    def _ask_loop(self, module: Any, caller: Any) -> None:
+        """Note where the loop that calls a stack's layers would do otherwise with those of a deeper one."""
+        container = self._paths[id(module)].rpartition(".")[0]
+        if container not in self._asked:
+            self._asked.add(container)
+            while caller.f_back is not None and caller.f_locals.get("self") is module:  # a base class's own `__call__`
+                caller = caller.f_back
+            if asks_beyond(caller, self._lengths[container]):
+                self.decided_by_place.add(container)
 
     def _own(self, result: Any, then: list[Any], now: list[Any]) -> Any:
         """What an alike sibling returned, in memory of its own: arguments handed through are this call's."""
