@@ -50,18 +50,17 @@ def alternatives(
     Where only another backend's kernels were measured with the change, those of the pass as it is are taken of that one, too: what two
     backends differ in is no saving.
     """
-    as_it_is = _sums(estimates(every, device, calibration, backend))
+    as_it_is = {backend: _sums(estimates(every, device, calibration, backend))}
     found = []
     for name, changed in changes(every, vocabulary, cached=cached):
-        now, after_it = as_it_is, estimates(changed, device, calibration, backend)
-        then = _sums(after_it)
-        others = _backends(name.rpartition(" ")[2], after_it)
-        if others and backend not in others:
-            now, after_it = (
-                _sums(estimates(every, device, calibration, others[0])),
-                estimates(changed, device, calibration, others[0]),
-            )
-            then = _sums(after_it)
+        after_it = estimates(changed, device, calibration, backend)
+        whose = _backends(name.rpartition(" ")[2], after_it)
+        like = backend if not whose or backend in whose else whose[0]
+        if like not in as_it_is:
+            as_it_is[like] = _sums(estimates(every, device, calibration, like))
+        if like != backend:
+            after_it = estimates(changed, device, calibration, like)
+        now, then = as_it_is[like], _sums(after_it)
         known = not now.unmeasured and not then.unmeasured
         before, after = (now.calibrated, then.calibrated) if known else (now.bound, then.bound)
         if before > after or now.bound > then.bound:

@@ -516,7 +516,10 @@ def _backend(found: RooflineResult) -> str:
 
 def _by(one: Alternative, asked: str) -> str:
     """Whose kernels were measured, and that they are another's than those of the times above."""
-    apart = ", before and after" if asked and asked not in one.backends else ""
+    others = [backend for backend in one.backends if asked and backend != asked]
+    apart = f", where those of the pass as it is are {asked}'s" if others else ""
+    if others and len(one.backends) == 1:
+        apart = ", before and after"
     return f"; kernels of {' and '.join(one.backends)}{apart}" if one.backends else ""
 
 

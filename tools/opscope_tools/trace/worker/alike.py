@@ -169,11 +169,8 @@ def _held(value: Any, known: Known, depth: int) -> list[str]:
 def _text(value: Any) -> str:
     """As it prints itself, where that says no address; numbers in whole."""
     if isinstance(value, np.ndarray):
-        return (
-            f"{value.shape} {value.dtype} {hash(value.tobytes())}"
-            if value.size < _MANY
-            else f"{value.shape} {value.dtype}"
-        )
+        held = hash(value.tobytes()) if value.size < _MANY else ""
+        return f"{value.shape} {value.dtype} {held}"
     text = repr(value)
     return text if len(text) < _MANY and " at 0x" not in text else ""
 

@@ -20,7 +20,7 @@ import os
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from types import FrameType
@@ -50,6 +50,8 @@ Slot = tuple[str | None, str]
 Uses = dict[Slot, list[Use]]
 #: indices up to which it is looked whether a deeper stack's layers would do the same
 _DEEPEST = 200
+#: what is told by its content, as it is changed in place
+_SMALL = (dict, list, tuple, set, frozenset, types.SimpleNamespace)
 #: folders whose code hands an index on: what it was asked for is said by the line that called it
 _ON_THE_WAY = tuple(f"{Path(file).parent}{os.sep}" for file in (__file__, torch.__file__))
 
@@ -79,30 +81,26 @@ class Place(Index):
 _ASKED_BY_LOOKING = frozenset({hash, operator.index, operator.eq, operator.lt, operator.le, operator.ge, str, int})
 
 
-@dataclass
 class Layer:
-    """A layer that is called, and the numbers by which it knows its place."""
+    """A layer that is called, the numbers by which it knows its place, and its arguments without those."""
 
-    module: Any
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    numbers: dict[Slot, Any] = field(default_factory=dict)
-    #: its arguments without those numbers
-    others: tuple[Any, ...] = ()
-
-    def __post_init__(self) -> None:
-        self.numbers = _attributes(self.module)
-        kind: Any = type(self.module)
-        names = _parameters(kind)
-        handed = {**dict(zip(names, self.args, strict=False)), **self.kwargs}
-        handed = {n: v for n, v in handed.items() if n in IDENTITY and is_index(v)}
-        self.numbers.update({(None, name): value for name, value in handed.items()})
+    def __init__(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.module, self.args, self.kwargs = module, args, kwargs
+        kind: Any = type(module)
+        self._names = _parameters(kind)
+        given = {**dict(zip(self._names, args, strict=False)), **kwargs}
+        self._handed = {n: v for n, v in given.items() if n in IDENTITY and is_index(v)}
+        self.numbers = _attributes(module)
+        self.numbers.update({(None, name): value for name, value in self._handed.items()})
         self.others = (
-            argument_signature([a for i, a in enumerate(self.args) if i >= len(names) or names[i] not in handed]),
-            argument_signature({n: v for n, v in self.kwargs.items() if n not in handed}),
+            argument_signature([a for i, a in enumerate(args) if self._name(i) not in self._handed]),
+            argument_signature({n: v for n, v in kwargs.items() if n not in self._handed}),
             tuple(self.numbers),
         )
-        self._handed = handed, names
+
+    def _name(self, at: int) -> str:
+        """The parameter that the argument at a position is for; empty: none that is named."""
+        return self._names[at] if at < len(self._names) else ""
 
     def does_the_same(self, uses: Uses) -> bool:
         """Whether what a sibling asked of its index would be answered alike here."""
@@ -127,11 +125,8 @@ class Layer:
                     held = vars(self.module.get_submodule(path))
                     put.append((held, name, held[name]))
                     held[name] = place
-            handed, names = self._handed
-            args = tuple(
-                places[None, names[i]] if i < len(names) and names[i] in handed else a for i, a in enumerate(self.args)
-            )
-            yield args, {n: places[None, n] if n in handed else v for n, v in self.kwargs.items()}, uses
+            args = tuple(places.get((None, self._name(i)), a) for i, a in enumerate(self.args))
+            yield args, {n: places.get((None, n), v) for n, v in self.kwargs.items()}, uses
         finally:
             for held, name, value in put:
                 if type(held.get(name)) is Place:
@@ -174,9 +169,6 @@ def _state(layer: Any) -> dict[tuple[str, str], str]:
 
 def _by_identity(value: Any) -> str:
     return described(value) if isinstance(value, torch.Tensor) else f"{type(value).__qualname__} {id(value)}"
-
-
-_SMALL = (dict, list, tuple, set, frozenset, types.SimpleNamespace)
 
 
 def decides(uses: Uses) -> bool:
@@ -230,7 +222,7 @@ class _Container:
         if self.whether:
             return str(index in self.holder)
         if isinstance(self.holder, torch.Tensor):
-            return str(known_values(self.holder)) if self.holder.dim() != 1 else str(self.holder.constant[index].item())
+            return str(self.holder.constant[index].item())
         if isinstance(self.holder, list | tuple | torch.nn.ModuleList | torch.nn.ParameterList):
             return described(self.holder[index]) if index < len(self.holder) else "nothing"
         return described(self.holder[index]) if index in self.holder else "nothing"
@@ -255,6 +247,8 @@ def _looked_up(frame: FrameType) -> _Container | None:
         isinstance(chain[-1], torch.Tensor) and known_values(chain[-1]) is None
     ):  # what lies along a dimension is of one shape
         return _Container(None, counts=False)
+    if isinstance(chain[-1], torch.Tensor) and chain[-1].dim() != 1:  # along which dimension, the key says
+        return None
     if any(map(is_cache, chain)):
         return _Container(None, counts=False)
     known: tuple[Any, ...] = (list, tuple, dict)
