@@ -6,6 +6,7 @@ do with their index what no copy may hide.
 
 from __future__ import annotations
 
+import os
 import itertools
 import sys
 from collections.abc import Callable
@@ -191,13 +192,19 @@ class ListedAnew(Layer):
 
 
 class Counting(Layer):
-    """Asks nothing of its index: it counts how often it was made."""
+    """Asks nothing of its index: it counts how often it was made, where no code's names lead to."""
 
+    def width(self, config: Any, layer_idx: int) -> int:  # noqa: ARG002
+        os.environ["MADE"] = str(int(os.environ["MADE"]) + 1)
+        return 3 + int(os.environ["MADE"])
+
+
+class CountingInItsClass(Layer):
     made: ClassVar[int] = 0
 
     def width(self, config: Any, layer_idx: int) -> int:  # noqa: ARG002
-        Counting.made += 1
-        return 3 + Counting.made
+        type(self).made += 1
+        return 3 + self.made
 
 
 class Keeping(Layer):
@@ -275,7 +282,13 @@ def test_a_layer_is_a_copy_only_where_its_index_is_used_alike(layer: Any, expect
     assert all(type(layer.layer_idx) is int for layer in model.layers)
 
 
-def test_what_an_index_does_not_show_the_last_layer_does() -> None:
+def test_layers_that_count_themselves_in_their_class_are_no_copies() -> None:
+    _, model = traced(planted(CountingInItsClass), PlantedConfig, SPEC, share=True)
+    assert copies(model) == 0
+
+
+def test_what_an_index_does_not_show_the_last_layer_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MADE", "0")
     with pytest.raises(SharedLayerError, match="last Counting"):
         traced(planted(Counting), PlantedConfig, SPEC, share=True)
 
@@ -292,9 +305,9 @@ def test_a_copy_lets_nobody_at_its_children() -> None:
 
 
 @pytest.mark.parametrize(("layer", "base"), [(Layer, Peeking), (Counting, Planted)])
-def test_where_a_layer_is_needed_itself_all_are_built(layer: Any, base: Any) -> None:
+def test_where_a_layer_is_needed_itself_all_are_built(layer: Any, base: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     model_class = planted(layer, base)
-    Counting.made = 0
+    monkeypatch.setenv("MADE", "0")
     with quiet():
         session = attempts._ran(TraceRequest(model=SPEC), model_class, PlantedConfig, "all", attempts.Way())
     assert copies(session.model) == 0

@@ -487,6 +487,166 @@ class Setting(Placed):
         return states
 
 
+class Counter:
+    def __init__(self) -> None:
+        self.count, self.held = 0, {"count": 0}
+
+    def __call__(self) -> int:
+        self.count += 1
+        self.held["count"] += 1
+        return self.count
+
+
+class Counters:
+    """Where a layer's code may count its calls: in its class, in its file, in an object there, in what a function closes over, in
+    another class, in an object that all layers hold."""
+
+    of_class = 0
+    of_file = Counter()
+
+    @classmethod
+    def reset(cls) -> None:
+        globals()["_calls"] = cls.of_class = CountingInItsClass.calls = 0
+        cls.of_file.__init__()  # type: ignore[misc]
+        _count_here(0)
+
+
+_calls = 0
+
+
+def _counting() -> Any:
+    calls = 0
+
+    def count(given: int | None = None) -> int:
+        nonlocal calls
+        calls = calls + 1 if given is None else given
+        return calls
+
+    return count
+
+
+_count_here = _counting()
+
+
+class Counts(Layer):
+    def twice(self, given: int) -> bool:  # noqa: ARG002
+        return self.counted() % 3 == 1
+
+    def counted(self) -> int:
+        raise NotImplementedError
+
+
+class CountingInItsClass(Counts):
+    calls = 0
+
+    def counted(self) -> int:
+        type(self).calls += 1
+        return self.calls
+
+
+class CountingInItsFile(Counts):
+    def counted(self) -> int:
+        global _calls
+        _calls += 1
+        return _calls
+
+
+class CountingInAnObject(Counts):
+    def counted(self) -> int:
+        return Counters.of_file() and Counters.of_file.held["count"]
+
+
+class CountingInAClosure(Counts):
+    def counted(self) -> int:
+        return int(_count_here())
+
+
+class CountingInAnotherClass(Counts):
+    def counted(self) -> int:
+        Counters.of_class += 1
+        return Counters.of_class
+
+
+class Counting(Placed):
+    def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
+        Counters.reset()
+        return super().forward(input_ids)
+
+
+class BuiltInOrder(Layer):
+    """Counts the layers that were built, and keeps which of them it is."""
+
+    built: ClassVar[list[int]] = []
+
+    def prepare(self, layer_idx: int) -> None:
+        self.built[layer_idx:] = [layer_idx]
+        self.third = len(self.built) % 3 == 0
+
+    def twice(self, given: int) -> bool:  # noqa: ARG002
+        return self.third
+
+
+class HoldsWhatAllHold(Layer):
+    shared = Counter()
+
+    def prepare(self, layer_idx: int) -> None:  # noqa: ARG002
+        self.state = self.shared
+
+    def twice(self, given: int) -> bool:  # noqa: ARG002
+        return self.state.count == 2
+
+
+class ChangingWhatAllHold(Placed):
+    def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
+        states = self.embed(input_ids)
+        for index, layer in enumerate(self.layers):
+            layer.state.count = index % 4
+            states = layer(states, index)
+        return states
+
+
+class ChangingTheConfig(Placed):
+    def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
+        states = self.embed(input_ids)
+        for index, layer in enumerate(self.layers):
+            self.config.wide = index % 3 == 2
+            states = layer(states, index)
+        return states
+
+
+class ByTheConfigsSwitch(Layer):
+    def twice(self, given: int) -> bool:  # noqa: ARG002
+        return bool(self.config.wide)
+
+
+class FromThePastThirtieth(Layer):
+    """Is built otherwise far down only."""
+
+    def prepare(self, layer_idx: int) -> None:
+        self.far = layer_idx >= 30
+
+    def twice(self, given: int) -> bool:  # noqa: ARG002
+        return self.far
+
+
+class Beside(Layer):
+    def forward(self, states: torch.Tensor, others: torch.Tensor) -> torch.Tensor:  # type: ignore[override]  # as its model calls it
+        return states + self.always(states) + self.sometimes(others).sum(1, keepdim=True)
+
+
+class AlikeAtThePoint(Placed):
+    """Hands some layers as many tokens as the trace happens to have, whatever the sequence."""
+
+    tokens = 0
+
+    def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
+        states = self.embed(input_ids)
+        constant = states.new_zeros((states.shape[0], self.tokens, states.shape[2]))
+        for index, layer in enumerate(self.layers):
+            states = layer(states, constant if index % 2 else states)
+        return states
+
+
 def recorded(layer: Any, base: Any = Placed) -> tuple[Trace, Any]:
     model_class = type(f"Model{layer.__name__}", (base,), {"layer": layer, "__module__": __name__})
     spec = ModelSpec(model_type="placed")
@@ -530,11 +690,27 @@ def test_what_a_layer_does_for_its_place_is_counted_at_that_place(layer: Any) ->
     ("layer", "base"),
     [
         (Told, Telling), (Told, Changing), (Set, Setting), (SetOtherwise, SettingOtherwise), (Keeps, CallingTwice),
-        (Returns, AskingBack), (FindingCache, Sharing), (Layer, Hooked),
+        (Returns, AskingBack), (FindingCache, Sharing), (Layer, Hooked), (CountingInItsClass, Counting), (CountingInItsFile, Counting),
+        (CountingInAnObject, Counting), (CountingInAClosure, Counting), (CountingInAnotherClass, Counting),
+        (HoldsWhatAllHold, ChangingWhatAllHold), (ByTheConfigsSwitch, ChangingTheConfig),
     ],
 )  # fmt: skip
 def test_what_a_layer_does_for_what_it_is_handed_or_told_is_counted(layer: Any, base: Any) -> None:
     trace, model_class = recorded(layer, base)
+    assert counted(trace) == really(model_class)
+    holds_at_every_depth(trace, model_class)
+
+
+@pytest.mark.parametrize("layer", [BuiltInOrder, FromThePastThirtieth])
+def test_what_a_layer_is_built_as_is_counted_at_every_depth_inside_the_conditions(layer: Any) -> None:
+    trace, model_class = recorded(layer)
+    assert counted(trace) == really(model_class)
+    holds_at_every_depth(trace, model_class)
+
+
+def test_arguments_that_are_of_one_size_at_the_point_alone_are_two() -> None:
+    seen = recorded(Layer)[0].point["seq_len"]
+    trace, model_class = recorded(Beside, type("Alike", (AlikeAtThePoint,), {"tokens": seen, "__module__": __name__}))
     assert counted(trace) == really(model_class)
 
 

@@ -43,6 +43,7 @@ from opscope_tools.trace.worker.alike import (
     settings,
 )
 from opscope_tools.trace.worker.noting import Index, Use
+from opscope_tools.trace.worker.surroundings import surroundings
 
 #: where an attribute stands: the path to the part that has it, and its name; an argument stands at no path
 Slot = tuple[str | None, str]
@@ -50,8 +51,6 @@ Slot = tuple[str | None, str]
 Uses = dict[Slot, list[Use]]
 #: indices up to which it is looked whether a deeper stack's layers would do the same
 _DEEPEST = 200
-#: what is told by its content, as it is changed in place
-_SMALL = (dict, list, tuple, set, frozenset, types.SimpleNamespace)
 #: folders whose code hands an index on: what it was asked for is said by the line that called it
 _ON_THE_WAY = tuple(f"{Path(file).parent}{os.sep}" for file in (__file__, torch.__file__))
 
@@ -138,7 +137,8 @@ class Layer:
 class Settings:
     """What others set on layers between their calls: a model may tell each layer what to do by an attribute.
 
-    What a layer sets on itself while it runs is not among it: those that were alike have not run.
+    What a layer sets on itself while it runs is not among it: those that were alike have not run. What its code asks beside
+    itself is: whoever changed that, changed it for all.
     """
 
     def __init__(self, layers: Iterable[Any]) -> None:
@@ -150,7 +150,8 @@ class Settings:
         held, now = self._held[id(layer)], _state(layer)
         if new := {place: text for place, text in now.items() if text != held.get(place)}:
             self._told.setdefault(id(layer), {}).update(new)
-        return tuple(sorted(self._told.get(id(layer), {}).items()))
+        beside = surroundings(*map(type, layer.modules()))
+        return (*sorted(self._told.get(id(layer), {}).items()), *beside)
 
     def ran(self, layer: Any) -> bool:
         """It ran, or one that is alike did: what it has now is its own. Whether that is not what it had before."""
@@ -159,16 +160,15 @@ class Settings:
 
 
 def _state(layer: Any) -> dict[tuple[str, str], str]:
-    """What may change of what it holds: plain values and what holds them by content, other objects by identity."""
+    """What may change of what it holds: modules and caches by identity, all else by content."""
+    known: dict[int, Any] = {}
     return {
-        (path, name): described(value) if is_plain(value) or isinstance(value, _SMALL) else _by_identity(value)
+        (path, name): f"{type(value).__qualname__} {id(value)}"
+        if isinstance(value, torch.nn.Module) or is_cache(value)
+        else described(value, known)
         for path, part in layer.named_modules()
         for name, value in settings(part).items()
     }
-
-
-def _by_identity(value: Any) -> str:
-    return described(value) if isinstance(value, torch.Tensor) else f"{type(value).__qualname__} {id(value)}"
 
 
 def decides(uses: Uses) -> bool:

@@ -328,7 +328,14 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
             now = [t for _, t in tensors_in((args, kwargs))]
             if self.training is not None:
                 key = (*key, tuple(t.requires_grad for t in now))
-            ran = next((one for one in self._memo[key] if layer.does_the_same(one.uses)), None)
+            ran = next(
+                (
+                    one
+                    for one in self._memo[key]
+                    if layer.does_the_same(one.uses) and all(map(self._of_one_shape, one.given, now))
+                ),
+                None,
+            )
             if ran is not None:
                 if id(module) in self._stateless:
                     raise UnfoldedError(f"{self._paths[id(module)]} keeps something from one call to the next.")
@@ -401,6 +408,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
                 caller = caller.f_back
             if asks_beyond(caller, self._lengths[container]):
                 self.decided_by_place.add(container)
+
+    def _of_one_shape(self, one: Any, other: Any) -> bool:
+        """Whether two tensors whose sizes are alike at hand are so wherever these are symbols."""
+        return all(
+            a is b or _plainly(a) == _plainly(b) or self.symbols.same(self.symbols.formula(a), self.symbols.formula(b))
+            for a, b in zip(one.shape, other.shape, strict=True)
+        )
 
     def _own(self, result: Any, then: list[Any], now: list[Any]) -> Any:
         """What an alike sibling returned, in memory of its own: arguments handed through are this call's."""

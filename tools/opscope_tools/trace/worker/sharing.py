@@ -25,6 +25,7 @@ from opscope_schemas.errors import OpscopeError, TraceError
 from opscope_tools.trace.worker import fields
 from opscope_tools.trace.worker.alike import FIRST, IDENTITY, INDEX, PLACES, signature
 from opscope_tools.trace.worker.noting import PLAIN, Index, NotedList, NotedTuple, Use
+from opscope_tools.trace.worker.surroundings import surroundings
 
 #: transformers' base class of layers
 _MARK = "GradientCheckpointingLayer"
@@ -143,7 +144,8 @@ class Sharing:
             init(module, *given.args, **given.kwargs)
             return
         self._alive.extend(others.values())
-        kinds = self.kinds.setdefault((type(module), tuple((k, _key(v), _fields(v)) for k, v in others.items())), [])
+        told = tuple((k, _key(v), _fields(v)) for k, v in others.items())
+        kinds = self.kinds.setdefault((type(module), told, surroundings(type(module))), [])
         for kind in kinds:
             if kind.fits(index):
                 kind.copy_to(module, index, functools.partial(_made, type(module), given))

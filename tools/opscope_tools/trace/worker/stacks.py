@@ -27,7 +27,7 @@ from opscope_tools.trace.worker.alike import OBJECTS, signature
 from opscope_tools.trace.worker.sharing import SharedLayerError, shared
 
 #: layers beyond the configured ones that are looked at for a pattern, at least
-_FURTHER = 12
+_FURTHER = 64
 #: formulas are sought over fields up to this value, and a stack is looked at past it
 _LARGEST = 96
 #: depths from 1 on at which the lists of a config are looked at
