@@ -6,8 +6,8 @@ do with their index what no copy may hide.
 
 from __future__ import annotations
 
-import os
 import itertools
+import os
 import sys
 from collections.abc import Callable
 from types import FrameType

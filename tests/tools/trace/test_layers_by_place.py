@@ -630,7 +630,7 @@ class FromThePastThirtieth(Layer):
 
 
 class Beside(Layer):
-    def forward(self, states: torch.Tensor, others: torch.Tensor) -> torch.Tensor:  # type: ignore[override]  # as its model calls it
+    def forward(self, states: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
         return states + self.always(states) + self.sometimes(others).sum(1, keepdim=True)
 
 

@@ -16,8 +16,8 @@ from opscope_schemas.formula import Rational, holds, variables
 from opscope_schemas.units import things
 
 from opscope_tools.report import scan
-from opscope_tools.report.facts import ImplementationFacts, product_widths, short
-from opscope_tools.report.overview import device_tests_said, ran_in, scopes
+from opscope_tools.report.facts import ImplementationFacts, product_widths, short, size_at
+from opscope_tools.report.overview import device_tests_said, lines_that_ran, ran_in, scopes
 from opscope_tools.report.quotes import Quotes, as_source, in_code, joined
 
 __all__ = ["configuration_note", "configuration_rows", "constraint_lines", "declared_at", "layer_settings"]
@@ -40,6 +40,8 @@ _PART_SET = re.compile(r"((?:\[[^\]]*\])+ )?(?:\*\*|//|<<|>>|[-+*/%@&|^])?=(?!=)
 #: an assignment that runs an operator wherever it runs
 _COMPUTES = re.compile(r"torch\.(masked_fill|where|matmul|bmm|einsum|cat|stack|softmax|zeros|ones|full|arange)\(")
 _ALIGNED = re.compile(r"multiple|divisib|%")
+#: a line that asks whether memory is aligned
+_ALIGNS = r"\bdata_ptr\(\)\s*%"
 #: characters of a value in a list
 _SHORT = 40
 #: pointers that one line lists
@@ -89,6 +91,8 @@ def configuration_rows(facts: ImplementationFacts, quotes: Quotes) -> list[Row]:
             meaning = "inner width of a layer"
         elif name == "intermediate_size" and "moe_intermediate_size" in known:
             meaning = "width of the feed-forward layers without experts"
+        elif name == "intermediate_size" and isinstance(value, int) and _in_experts(facts, value):
+            meaning = "width inside each expert"
         if name == "intermediate_size" and isinstance(value, int) and not _in_weights(facts, value):
             meaning = "a size of which the model makes that of its feed-forward layers: no weight is so wide"
         meaning += " of the encoder" * _decoder_has_its_own(facts, attribute)
@@ -103,6 +107,8 @@ def configuration_rows(facts: ImplementationFacts, quotes: Quotes) -> list[Row]:
         reason = f"n/a: `{short(facts.tree.config_class)}` has no {attribute}"
         shown = _value(quotes, f"config.{name}", value) if value is not None else reason
         idle = variable is None and value is not None and name != "max_seq_len"
+        same = _taken_over(facts, attribute) if idle else ""
+        meaning = f"the number of `{same}` by another name" if same else meaning
         meaning += ", which no formula of this pass names" * idle
         declared = _declared(facts, attribute, value) or (_made(facts, name) if value is not None else "")
         rows.append((f"`{name}`", shown, f"{meaning}{declared}"))
@@ -137,6 +143,24 @@ def configuration_rows(facts: ImplementationFacts, quotes: Quotes) -> list[Row]:
         if path not in said and _concerns(own, parameter) and not _unread(parameter):
             rows.append((f"`{path}`", *_described(facts, own, parameter, quotes)))
     return rows
+
+
+def _in_experts(facts: ImplementationFacts, size: int) -> bool:
+    """Whether experts are so wide, and no feed-forward network beside them is."""
+    experts, networks = facts.classes_of("mixture of experts"), facts.classes_of("feed-forward network")
+    held = (node for node in facts.nodes if node.class_name in experts)
+    wide = any(side and side % size == 0 for node in held for shape in node.weights.values() for side in shape[1:])
+    calls = [facts.calls[name].kernels or () for name in networks if name in facts.calls]
+    inner = {size_at(found[1], facts.point(facts.main)) for one in calls if (found := product_widths(one))}
+    return wide and size not in inner
+
+
+def _taken_over(facts: ImplementationFacts, attribute: str) -> str:
+    """The other field that a configuration sets one to, whatever was given; empty where it does not."""
+    held = _held(facts, attribute)
+    derived = [each.formula for each in held[1].derived if not each.condition] if held is not None else []
+    found = re.fullmatch(r"self\.(\w+)", derived[0]) if derived else None
+    return found[1] if found else ""
 
 
 def _in_weights(facts: ImplementationFacts, size: int) -> bool:
@@ -479,7 +503,10 @@ def _of_idle(facts: ImplementationFacts, reads: Reads) -> str:
 def _derived(own: Configuration, parameter: Hyperparameter) -> list[str]:
     """The statements that set it to something else than what was given."""
     said = []
-    for each in parameter.derived[:3]:
+    whole = next((at for at, each in enumerate(parameter.derived) if not each.condition), None)
+    left = f"self.{parameter.name} is None"  # which it no longer is
+    derived = [d for at, d in enumerate(parameter.derived) if whole is None or at <= whole or d.condition != left]
+    for each in derived[:3]:
         condition = f" where `{_clipped(as_source(each.condition))}`" if each.condition else ""
         part = _PART_SET.match(each.formula)
         formula = as_source(f"self.{parameter.name}{'' if part[1] else ' '}{each.formula}" if part else each.formula)
@@ -501,7 +528,10 @@ def constraint_lines(facts: ImplementationFacts) -> list[str]:
     aligned = [check for check in rest if _ALIGNED.search(_said(check))]
     path = facts.modeling_file
     lines = [f"Alignment: {_quoted(check)}" for check in aligned]
-    lines = lines or [f"Alignment: none declared; searched assert and raise in the classes that ran in `{path}`."]
+    beside = ", ".join(f"`{in_code(hit.text.strip())}` ({hit.pointer})" for hit in lines_that_ran(facts, _ALIGNS))
+    declared = f"Alignment: none declared; searched assert and raise in the classes that ran in `{path}`"
+    asks = f"; what ran, or functions beside it that it may call, ask for it at {beside}" if beside else ""
+    lines = lines or [f"{declared}{asks}."]
     shown = device_tests_said(facts)
     asked = (
         [

@@ -684,12 +684,14 @@ class ImplementationFacts:
         return found[1].line if found else self.main.line
 
     def role(self, class_name: str) -> str:
-        """Role of a class of this model: a network or a module that calls experts or their router is a mixture of them."""
+        """Role of a class of this model: what calls experts or their router, and nothing that belongs around them, is a mixture of them."""
         issued = self._issued.get(class_name, ())
         found = role_of(class_name, issued)
-        if found in ("feed-forward network", "module"):
+        if found in ("feed-forward network", "module", "layer"):
             called = {kernel.class_name for kernel in issued if kernel.class_name} - {class_name}
-            if any(role_of(name, self._issued.get(name, ())) == "mixture of experts" for name in called):
+            roles = {role_of(name, self._issued.get(name, ())) for name in called}
+            around = {"attention", "normalisation", "state-space layer"} if found == "layer" else set()
+            if "mixture of experts" in roles and not roles & around:
                 return "mixture of experts"
         return found
 

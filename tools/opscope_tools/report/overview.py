@@ -22,7 +22,7 @@ from opscope_tools.report.nodes import counted_again, tied_modules
 from opscope_tools.report.quotes import Quotes
 
 __all__ = [
-    "attention_kind", "device_tests", "execution_lines", "framework", "hierarchy", "hooks_that_ran", "key_features", "ran_in", "scopes", "swappable",
+    "attention_kind", "device_tests", "execution_lines", "framework", "hierarchy", "hooks_that_ran", "keeps_latents", "key_features", "lines_that_ran", "of_latents", "ran_in", "scopes", "swappable",
 ]  # fmt: skip
 
 #: lines that ask what device there is
@@ -60,6 +60,18 @@ def _kept_heads(facts: ImplementationFacts, values: Mapping[str, Rational]) -> i
     return heads.pop() if len(heads) == 1 else None
 
 
+def latent_width(facts: ImplementationFacts) -> int | None:
+    """Width of the latents that keys and values are made from; None where they are made from the tokens' own vectors."""
+    rank = facts.tree.config.get("kv_lora_rank")
+    return rank if isinstance(rank, int) and rank else None
+
+
+def keeps_latents(facts: ImplementationFacts) -> bool:
+    """Whether the cache holds the latents, and not the keys and values that are made from them."""
+    shapes = [t.shape for t in facts.graphs[0].tensors if t.kind == "cache" and t.shape]
+    return latent_width(facts) is not None and any("kv_lora_rank" in variables(shape[-1]) for shape in shapes)
+
+
 #: roles that every model has a class of, which is rarely its own
 _PLAIN = ("projection", "activation", "embedding", "module")
 
@@ -71,6 +83,14 @@ def _heads(quotes: Quotes, kind: tuple[str, int, int]) -> str:
     return f"{queries} on {quotes('attention.key_value_heads', shared)} {things(shared, 'key-value head')}"
 
 
+def of_latents(facts: ImplementationFacts, quotes: Quotes) -> str:
+    """From what keys and values are made, and whether that is what is kept; empty where there are no latents."""
+    if (rank := latent_width(facts)) is None:
+        return ""
+    kept = ", which the cache holds" * keeps_latents(facts)
+    return f", keys and values from latents of width {quotes('config.kv_lora_rank', rank)}{kept}"
+
+
 def key_features(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
     """One line per module role, then flags of the config; each with its pointer."""
     classes: list[str] = []
@@ -78,7 +98,11 @@ def key_features(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
     kind = attention_kind(facts)
     for role in dict.fromkeys(facts.role(k.class_name) for _, _, k in walk(facts.main.kernels, "") if k.class_name):
         for name in facts.classes_of(role)[:1] if role not in _PLAIN else ():
-            detail = f", {kind[0]}: {_heads(quotes, kind)}" if kind and role == "attention" else ""
+            detail = (
+                f", {kind[0]}: {_heads(quotes, kind)}{of_latents(facts, quotes)}"
+                if kind and role == "attention"
+                else ""
+            )
             (features if detail or role == "mixture of experts" else classes).append(
                 f"{role.capitalize()}: `{short(name)}` ({facts.pointer(name)}){detail}"
             )
@@ -225,19 +249,23 @@ def ran_in(facts: ImplementationFacts) -> dict[str, set[str]]:
 
 def device_tests(facts: ImplementationFacts) -> list[scan.Hit]:
     """Lines that ask what device there is, in what ran and in the functions beside it that it may call; those of CUDA first."""
+    return sorted(lines_that_ran(facts, _DEVICE), key=lambda hit: re.search("cuda|capability", hit.text) is None)
+
+
+def lines_that_ran(facts: ImplementationFacts, pattern: str) -> list[scan.Hit]:
+    """Lines that match, in what ran and in the functions beside it that it may call."""
     reader = facts.reader
-    found = [
+    return [
         hit
         for path, names in ran_in(facts).items()
-        for hit in scan.matching_lines(reader, path, _DEVICE, scan.called_within(reader, path, names))
+        for hit in scan.matching_lines(reader, path, pattern, scan.called_within(reader, path, names))
     ]
-    return sorted(found, key=lambda hit: re.search("cuda|capability", hit.text) is None)
 
 
 def device_tests_said(facts: ImplementationFacts) -> str:
     """The first of them, quoted with their lines; empty where there is none."""
     hits = device_tests(facts)
-    first = f"(the first {_TESTS} of {len(hits)}) " * (len(hits) > _TESTS)
+    first = f"({_TESTS} of {len(hits)}, those of CUDA first) " * (len(hits) > _TESTS)
     return f"{first}{', '.join(f'`{hit.text[:_QUOTED]}` ({hit.pointer})' for hit in hits[:_TESTS])}"
 
 

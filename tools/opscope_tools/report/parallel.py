@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
@@ -100,13 +100,13 @@ class Split:
     @cached_property
     def config_lineage(self) -> list[tuple[str, Span]]:
         """The config class and the classes that it derives from, as far as the registered repositories hold them."""
-        return _lineage(self.reader, self.tree.config_class)
+        return _lineage(self.reader, self.config_location)
 
 
-def _lineage(reader: SourceReader, class_name: str) -> list[tuple[str, Span]]:
+def _lineage(reader: SourceReader, place: tuple[str, Span] | None) -> list[tuple[str, Span]]:
     """A class and those that it derives from, nearest first, as far as the registered repositories hold them."""
     found: list[tuple[str, Span]] = []
-    pending = [locate(reader, class_name)]
+    pending = [place]
     while pending:
         place = pending.pop(0)
         if place is not None and place not in found:
@@ -127,7 +127,26 @@ def _plans(split: Split) -> list[scan.Plan]:
         found += [_with_table(split, plan) for plan in declared]
     for name in sorted(scopes(split.document) | {short(split.tree.model_class)}):
         found += scan.plans(split.reader, split.document.file, name)
+    found += _of_parts(split, {plan.declared.pointer for plan in found})
     return [plan for plan in found if not plan.takes_back]
+
+
+def _of_parts(split: Split, known: Collection[str]) -> Iterator[scan.Plan]:
+    """Plans of configurations inside the model's: each model inside it is made with one, and its plan is read from there on."""
+    for path in sorted(_models(split, _modules(split)) or ()):
+        for held, span in _configuration_of(split, path):
+            for plan in scan.plans(split.reader, held, span.name):
+                placed = replace(plan, entries=tuple(replace(e, name=f"{path}.{e.name}") for e in plan.entries))
+                if plan.declared.pointer not in known and _present(split, placed):
+                    yield placed
+
+
+def _configuration_of(split: Split, path: str) -> list[tuple[str, Span]]:
+    """The class of configuration that the model at a path names, with those that it derives from; [] where that is the whole model's."""
+    for place in _lineage(split.reader, locate(split.reader, _modules(split)[path][0].class_name)):
+        if (named := scan.configuration(split.reader, *place)) is not None:
+            return [] if named == split.config_location else _lineage(split.reader, named)
+    return []
 
 
 def _present(split: Split, plan: scan.Plan) -> list[str]:
@@ -147,7 +166,9 @@ def _models(split: Split, modules: _Modules) -> set[str] | None:
     """Paths of what is a model of transformers by itself; None where the whole is none, so that nothing says where plans begin."""
     classes = {path: ran[0].class_name for path, ran in modules.items()}
     models = {
-        path for path, name in classes.items() if any(span.name == _MODEL for _, span in _lineage(split.reader, name))
+        path
+        for path, name in classes.items()
+        if any(span.name == _MODEL for _, span in _lineage(split.reader, locate(split.reader, name)))
     }
     return models or None
 

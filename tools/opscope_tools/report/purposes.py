@@ -21,7 +21,7 @@ from opscope_tools.report.graph import INPUTS, OUTPUTS, Edge
 from opscope_tools.report.kinds import windowed
 from opscope_tools.report.links import Operators, Unit, edges_of
 from opscope_tools.report.nodes import node_of, weights_of
-from opscope_tools.report.overview import attention_kind
+from opscope_tools.report.overview import attention_kind, keeps_latents
 from opscope_tools.report.quotes import Quotes, as_source, joined
 
 __all__ = ["purpose", "shared_experts"]
@@ -150,11 +150,11 @@ def _attention(of: _Subject) -> str:
     return (
         f"lets each token read {read}: {heads}{f' {width}' if width else ''} are compared with the keys "
         f"of {shared} {things(kind[2], 'key-value head')} ({kind[0]}){learned}, and the values are summed by what that gives; "
-        f"{_kept(cached=cached, read=read)}"
+        f"{_kept(cached=cached, read=read, latents=keeps_latents(of.facts))}"
     )
 
 
-def _kept(*, cached: bool, read: str) -> str:
+def _kept(*, cached: bool, read: str, latents: bool = False) -> str:
     """What becomes of new keys and values, in a model of both sides too."""
     if not cached:
         return "nothing is kept"
@@ -162,7 +162,8 @@ def _kept(*, cached: bool, read: str) -> str:
         " in the decoder" * ("in the decoder" in read),
         ", those of the encoder once" * (_ENCODED in read),
     )
-    return f"new keys and values join the cache{decoder}{encoder}"
+    what = "the latents that keys and values are made from, and not these," if latents else "new keys and values"
+    return f"{what} join the cache{decoder}{encoder}"
 
 
 def _others(of: _Subject) -> str:

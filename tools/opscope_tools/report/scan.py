@@ -16,7 +16,7 @@ from opscope_tools.report.sources import SourceReader, Span
 from opscope_tools.source.python.imports import imported
 
 __all__ = [
-    "Hit", "Plan", "Unbuilt", "bases", "by_layer", "called_within", "capabilities", "code_lines", "decorators", "functions_named",
+    "Hit", "Plan", "Unbuilt", "bases", "by_layer", "called_within", "capabilities", "code_lines", "configuration", "decorators", "functions_named",
     "in_condition", "matching_lines", "plans", "properties", "unbuilt",
 ]  # fmt: skip
 
@@ -136,6 +136,16 @@ def bases(reader: SourceReader, path: str, span: Span) -> list[tuple[str, Span]]
     """The classes that a class names as its bases, each with its file."""
     named = [ast.unparse(base) for base in span.node.bases] if isinstance(span.node, ast.ClassDef) else []
     return [found for name in named if (found := meant(reader, path, name)) is not None]
+
+
+def configuration(reader: SourceReader, path: str, span: Span) -> tuple[str, Span] | None:
+    """The class of configuration that a model's class says it is made with: `config: X` or `config_class = X`."""
+    for node in span.node.body if isinstance(span.node, ast.ClassDef) else ():
+        if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "config":
+            return meant(reader, path, ast.unparse(node.annotation).strip("'\""))
+        if isinstance(node, ast.Assign) and [ast.unparse(t) for t in node.targets] == ["config_class"]:
+            return meant(reader, path, ast.unparse(node.value).strip("'\""))
+    return None
 
 
 def meant(reader: SourceReader, path: str, name: str) -> tuple[str, Span] | None:

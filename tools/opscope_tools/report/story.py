@@ -20,7 +20,7 @@ from opscope_tools.report import scan
 from opscope_tools.report.facts import ImplementationFacts, leaves, short
 from opscope_tools.report.findings import repeated
 from opscope_tools.report.kinds import sliding_window, windowed
-from opscope_tools.report.overview import attention_kind
+from opscope_tools.report.overview import attention_kind, of_latents
 from opscope_tools.report.point import point_said
 from opscope_tools.report.purposes import shared_experts
 from opscope_tools.report.quotes import Quotes, in_code
@@ -168,13 +168,7 @@ def _heads(facts: ImplementationFacts, quotes: Quotes) -> str:
     if kind is None:
         return ""
     heads = f"{quotes('attention.query_heads', kind[1])} query and {quotes('attention.key_value_heads', kind[2])}"
-    rank = facts.tree.config.get("kv_lora_rank")
-    latent = (
-        f", keys and values from latents of width {quotes('config.kv_lora_rank', rank)}"
-        if isinstance(rank, int) and rank
-        else ""
-    )
-    return f"{kind[0]} attention ({heads} {things(kind[2], 'key-value head')}{latent})"
+    return f"{kind[0]} attention ({heads} {things(kind[2], 'key-value head')}{of_latents(facts, quotes)})"
 
 
 def _experts(facts: ImplementationFacts, quotes: Quotes) -> str:
@@ -564,7 +558,7 @@ def _left_out(facts: ImplementationFacts) -> Iterator[str]:
     if missing:
         yield f"Not counted: {'; '.join(in_code(text) for text in missing)}."
     for note in facts.notes:
-        if "not reported: " in note or "no time: " in note:
+        if "not reported: " in note or "no time: " in note or "cached latents" in note:
             yield in_code(note)
     if facts.dense_experts:
         yield (

@@ -17,7 +17,7 @@ from opscope_schemas.formula import Formula, Monomial, Rational, evaluate, varia
 
 from opscope_tools.trace.document import CallTree, not_counted, shown_conditions, worked_out_once
 from opscope_tools.trace.protocol import CallRecord, KeptRecord, OpRecord, TensorRecord
-from opscope_tools.trace.serving import kernels, unmade
+from opscope_tools.trace.serving import kernels, resized, unmade
 
 _ZERO, _ONE = Formula.const(0), Formula.const(1)
 #: points of a peak that depend on sizes and are kept apart
@@ -128,10 +128,12 @@ class _Scope:
     """The operators of one module call and the tensors that they touch."""
 
     def __init__(
-        self, tree: CallTree, ops: Sequence[OpRecord], runs_at: Mapping[int, int] | None = None, never: Collection[int] = ()
+        self, tree: CallTree, ops: Sequence[OpRecord], runs_at: Mapping[int, int] | None = None, never: Collection[int] = (),
+        others: Mapping[int, Formula] | None = None,
     ) -> None:  # fmt: skip
         """`runs_at`: order of an operator -> that of the kernel as whose part it runs, where it is none of its own.
-        `never`: tensors that are not made."""
+        `never`: tensors that are not made. `others`: bytes of what is made in a tensor's place."""
+        self._others = others or {}
         self.ops = ops
         self._runs_at = runs_at or {}
         self._point = _traced_at(tree)
@@ -204,7 +206,7 @@ class _Scope:
         [] where a size is not known.
         """
         sums: dict[Formula, int] = {}
-        sizes = {t.index: Formula.parse(t.size) for t in self.tensors if t.size}
+        sizes = {**{t.index: Formula.parse(t.size) for t in self.tensors if t.size}, **self._others}
         for op in self.ops:
             if self._runs_at.get(op.order, op.order) != op.order:
                 continue
@@ -227,7 +229,7 @@ def served_peak(tree: CallTree, call: CallRecord) -> str:
     left_out = unmade(tree, call)
     ops = [placed.op for placed in _placed(tree, call, "", _ONE)]
     never = {index for op in ops if op.order in left_out for index in op.writes}
-    peaks = _Scope(tree, [op for op in ops if op.order not in left_out], runs_at, never).peaks()
+    peaks = _Scope(tree, [op for op in ops if op.order not in left_out], runs_at, never, resized(tree, call)).peaks()
     return str(Formula.maximum(*(peak for _, peak in peaks))) if peaks else ""
 
 

@@ -145,11 +145,18 @@ def unmade(tree: CallTree, call: CallRecord) -> frozenset[int]:
 
 
 @worked_out_once
+def resized(tree: CallTree, call: CallRecord) -> dict[int, Formula]:
+    """Tensor -> its bytes where an engine makes another in its place."""
+    return dict(_as_served(tree, call).resized)
+
+
+@worked_out_once
 def reexpanded(tree: CallTree, call: CallRecord) -> tuple[str, ...]:
     """A note where an eager decode step projects all of what the cache holds again."""
     places = _Graph(tree, call).expanded() if tree.trace.phase == "decode" else []
     said = (
-        "anew in every step, as the eager forward does; view='serving' counts them absorbed where it recognises them."
+        "anew in every step, as the eager forward does; as engines run it (view='serving', and all times) the projection is absorbed "
+        "into queries and results, where it is recognised."
     )
     return (f"The cached latents of all positions are expanded at {', '.join(places)} {said}",) if places else ()
 
@@ -208,6 +215,7 @@ class _Graph:
         self.unread: set[tuple[int, int]] = set()
         #: operators that do not run at all
         self.unmade: set[int] = set()
+        self.resized: dict[int, Formula] = {}
         self.known = any(op.views for op in self.ops.values()) or not any(op.reads for op in self.ops.values())
         self._changes: dict[str, _Change] = {}
 
@@ -536,6 +544,8 @@ def _absorb(graph: _Graph, op: OpRecord, projection: OpRecord, parts: Sequence[O
     ))  # fmt: skip
     for part in parts:
         graph.drop(rule, part, op)
+    # in place of all positions' keys and values: the queries and the results, as latents
+    graph.resized.update(dict.fromkeys(projection.writes, 2 * rows * rank * _A))
 
 
 def _masks(graph: _Graph) -> None:
@@ -722,4 +732,4 @@ def _rule_of(graph: _Graph, group: Sequence[OpRecord]) -> str:
     return "fused elementwise"
 
 
-__all__ = ["LIMITS", "EngineKernel", "kernels", "reexpanded", "serving", "unmade"]
+__all__ = ["LIMITS", "EngineKernel", "kernels", "reexpanded", "resized", "serving", "unmade"]

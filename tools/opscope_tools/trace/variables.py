@@ -42,7 +42,7 @@ CONFIG: Mapping[str, tuple[str, tuple[str, ...]]] = {
     ),
     "vocab_size": ("tokens in the vocabulary", ("vocab_size",)),
     "num_layers": ("layers", ("num_hidden_layers", "n_layer", "n_layers", "num_layers")),
-    "num_experts": ("routed experts", ("num_experts", "num_local_experts", "n_routed_experts")),
+    "num_experts": ("routed experts", ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")),
     "num_experts_per_tok": ("experts that each token is routed to", ("num_experts_per_tok", "moe_topk", "top_k")),
 }
 

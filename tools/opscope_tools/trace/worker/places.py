@@ -18,7 +18,6 @@ import linecache
 import operator
 import os
 import sys
-import types
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -38,7 +37,6 @@ from opscope_tools.trace.worker.alike import (
     described,
     is_cache,
     is_index,
-    is_plain,
     known_values,
     settings,
 )

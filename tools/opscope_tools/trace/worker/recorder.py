@@ -411,10 +411,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
 
     def _of_one_shape(self, one: Any, other: Any) -> bool:
         """Whether two tensors whose sizes are alike at hand are so wherever these are symbols."""
-        return all(
-            a is b or _plainly(a) == _plainly(b) or self.symbols.same(self.symbols.formula(a), self.symbols.formula(b))
-            for a, b in zip(one.shape, other.shape, strict=True)
-        )
+        return all(map(self.symbols.one_size, one.shape, other.shape))
 
     def _own(self, result: Any, then: list[Any], now: list[Any]) -> Any:
         """What an alike sibling returned, in memory of its own: arguments handed through are this call's."""

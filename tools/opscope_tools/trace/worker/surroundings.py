@@ -94,7 +94,9 @@ def _of_class(kind: Any) -> Iterator[Slot]:
 
 
 def _of_function(function: Any) -> Iterator[Slot]:
-    yield from ((cell, name) for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    yield from (
+        (cell, name) for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    )
     names = {name for code in _codes(function.__code__) for name in code.co_names}
     files = [function.__globals__]
     files += [vars(v) for n in names if isinstance(v := files[0].get(n), types.ModuleType) and _own_file(v.__name__)]

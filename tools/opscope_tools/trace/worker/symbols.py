@@ -97,6 +97,16 @@ class Symbols:
             return self._convert(size.node.expr)
         return Formula.const(int(size))
 
+    def one_size(self, a: Any, b: Any) -> bool:
+        """Whether two ints or SymInts are one number wherever the decisions so far hold."""
+        if a is b:
+            return True
+        left, right = (
+            size.node.expr.xreplace(self.env.equal) if isinstance(size, torch.SymInt) else sympy.Integer(int(size))
+            for size in (a, b)
+        )
+        return bool(left == right) or self.same(self._convert(left), self._convert(right))
+
     def same(self, a: Formula, b: Formula) -> bool:
         """Whether two formulas agree wherever they were tried: at the hints, and at sizes beyond these."""
         return all(
