@@ -235,6 +235,11 @@ def test_what_calls_experts_is_a_mixture_of_them_whatever_it_is_called(facts: Im
     changed = with_last(facts, network)
     assert changed.role(network.class_name) == "mixture of experts"
     assert "sends each token to the experts" in purpose(changed, toy_module(changed, network), Quotes())
+    layer = toy.call("toyland.modeling_toy.ToyMoELayer", "mlp", "return residual", (experts,))
+    assert with_last(facts, layer).role(layer.class_name) == "mixture of experts"
+    attention = toy.call("toyland.modeling_toy.ToyAttention", "attention", "return residual", (gather,))
+    around = toy.call("toyland.modeling_toy.ToyMoELayer", "layers.*", "return residual", (attention, experts))
+    assert with_last(facts, around).role(around.class_name) == "layer"
 
 
 def test_a_module_that_holds_layers_says_how_many_and_one_that_only_calls_says_nothing(

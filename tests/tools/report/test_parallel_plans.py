@@ -58,6 +58,34 @@ def test_a_plan_declares_what_its_patterns_name_from_a_model_on(
     assert said.replace("AT", at) in lines(facts, tmp_path / "src", plan)["data"]
 
 
+def test_a_plan_of_a_configuration_inside_is_that_of_the_model_made_with_it(
+    facts: ImplementationFacts, tmp_path: Path
+) -> None:
+    """As in a model of text and pictures, whose text model is made with a configuration of its own."""
+    lines(facts, tmp_path / "src", {})
+    config, modeling = (tmp_path / "src" / file for file in (toy.CONFIG_FILE, toy.FILE))
+    part = """
+
+class PartConfig:
+    base_model_tp_plan = {"attention.qkv_proj": "colwise", "absent": "rowwise"}
+    base_model_ep_plan = {"absent": "grouped_gemm"}
+"""
+    config.write_text(config.read_text().replace("base_model_tp_plan", "other") + part)
+    inside = "class ToyLayer(PreTrainedModel):\n    config: PartConfig\n"
+    source = modeling.read_text().replace("_tp_plan", "other").replace("class ToyLayer(nn.Module):", inside)
+    module = toy.CONFIG_FILE.removesuffix(".py").replace("/", ".")
+    modeling.write_text(source.replace("import torch\n", f"import torch\nfrom {module} import PartConfig\n", 1))
+    held = next(iter(facts.reader.repositories)).model_copy(
+        update={"root": tmp_path / "src", "packages": ("toyland", "transformers")}
+    )
+    split = Split.of(replace(facts, reader=SourceReader([held])))
+    said = {line.split(" ")[0].strip("*").lower(): line for line in parallelism_lines(split)}
+    at = f"`{toy.CONFIG_FILE}:{config.read_text().splitlines().index('class PartConfig:') + 2}`"
+    assert f"`base_model_tp_plan` ({at}) declares it for 2 entries, of which 1 is of this pass" in said["tensor"]
+    assert "None declared" in said["expert"]
+    assert any("`layers.*.attention.qkv_proj` split as `colwise`" in row[0] for row in communication_rows(split))
+
+
 def test_a_plan_that_a_class_takes_back_is_none(facts: ImplementationFacts, tmp_path: Path) -> None:
     plan = {"embed_tokens": "a", "layers.*": "a"}
     lines(facts, tmp_path / "src", plan)

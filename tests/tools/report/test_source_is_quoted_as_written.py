@@ -18,6 +18,26 @@ def derived(facts: ImplementationFacts, name: str, formula: str) -> Implementati
     return declared(facts, name, {"derived": (step,)})
 
 
+def test_what_is_set_whatever_was_given_is_not_set_again_where_it_is_none(facts: ImplementationFacts) -> None:
+    steps = [
+        Derivation(formula=formula, within="ToyConfig.__post_init__", line=line, condition=condition)
+        for line, (formula, condition) in enumerate(
+            [
+                ("self.width // 2", "self.odd"),
+                ("self.hidden_size", ""),
+                ("self.width", "self.use_cache is None"),
+                ("3", "self.odd"),
+            ],
+            1,
+        )
+    ]
+    said = toy.unmarked(toy.rendered_with(declared(facts, "use_cache", {"derived": tuple(steps)}), {}).text)
+    assert "set to `self.width // 2` where `self.odd`" in said
+    assert "set to `self.hidden_size` at" in said
+    assert "self.use_cache is None" not in said
+    assert "set to `3` where `self.odd`" in said
+
+
 def declared(facts: ImplementationFacts, name: str, update: dict[str, object]) -> ImplementationFacts:
     """The toy, whose source says something else of one parameter."""
     assert facts.settings is not None

@@ -675,6 +675,27 @@ def test_a_pass_of_small_kernels_is_limited_by_starting_them(context: ToolContex
         assert (launches(totals) is not None) == starts
 
 
+def test_a_decode_step_that_absorbs_its_latents_keeps_none_of_all_positions(context: ToolContext) -> None:
+    latent = {"hidden_size": 64, "intermediate_size": 96, "moe_intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4,
+              "num_key_value_heads": 4, "vocab_size": 99, "kv_lora_rank": 24, "q_lora_rank": 20, "qk_rope_head_dim": 8, "qk_nope_head_dim": 12,
+              "v_head_dim": 16, "n_routed_experts": 8, "n_group": 2, "topk_group": 1, "num_experts_per_tok": 2}  # fmt: skip
+
+    def kept(view: str, held: int) -> int:
+        found = estimate(
+            context,
+            "deepseek_v3",
+            phase="decode",
+            config=latent,
+            view=view,
+            values={"batch_size": 1, "cache_len": held},
+        )
+        return found.memory.activation_bytes or 0
+
+    expanded = 4 * (12 + 16) * 2  # keys and values of one position: heads, widths, bytes
+    assert kept("eager", 4096) - kept("eager", 2048) >= 2048 * expanded
+    assert kept("serving", 4096) == kept("serving", 2048) > 0
+
+
 def test_what_one_kernel_of_an_engine_keeps_to_itself_is_in_no_memory(context: ToolContext) -> None:
     """Scores of all pairs of positions, and states of all positions, lie in memory in the eager pass alone."""
 
