@@ -74,6 +74,7 @@ class Reads(Frozen):
         default=0, description="Of these, places whose object is not declared to be this configuration."
     )
     first: tuple[Place, ...] = ()
+    within: tuple[str, ...] = Field(default=(), description="Classes and functions that hold all these places.")
 
 
 class Hyperparameter(Frozen):

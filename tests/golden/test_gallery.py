@@ -63,7 +63,7 @@ def test_every_variable_of_a_formula_is_explained(path: str) -> None:
     explained = {
         name for row in re.findall(r"^\|([^|]*)\|", table, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)
     }
-    lines = re.findall(r"^- (?:Cost of one call|One call of|Formulas derived where).*$", text, re.MULTILINE)
+    lines = re.findall(r"^- (?:Cost of one call|One call of|Formulas of \w+ derived where).*$", text, re.MULTILINE)
     used = {name for line in lines for name in re.findall(r"\{(\w+)\}", line)}
     assert len(used) > 4
     assert used <= explained

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -26,6 +26,7 @@ from opscope_tools.index.configurations.configurations import Held, ReadConfigur
 from opscope_tools.index.configurations.constructor_steps import Taken
 from opscope_tools.index.modules.shown_values import Shown
 from opscope_tools.settings import Meanings, PythonSource, Reader, config_reads
+from opscope_tools.source.python.trees import Definition
 
 ModelFiles = Callable[[ClassSymbol], list[tuple[Repository, str]]]
 #: what stands at a place in a file
@@ -222,6 +223,7 @@ class Parameters:
             holders={owner.symbol.name: owner.names} if owner is not None else dict(self._holders(read.symbol)),
         )  # fmt: skip
         places: dict[str, list[tuple[str, int, bool]]] = {}
+        around = {file: self.sources.of(repository, file).definitions for repository, file in files}
         for repository, file in files:
             for name, lines in config_reads(self.sources.of(repository, file), sought).items():
                 places.setdefault(name, []).extend((file, line, sure) for line, sure in lines)
@@ -229,6 +231,7 @@ class Parameters:
             name: Reads(
                 count=len(found), unsure=sum(not sure for _, _, sure in found),
                 first=tuple(Place(file=file, line=line) for file, line, _ in found[:_FIRST]),
+                within=tuple(dict.fromkeys(held for file, line, _ in found if (held := _around(around[file], line)))),
             )
             for name, found in places.items()
         }  # fmt: skip
@@ -239,6 +242,12 @@ class Parameters:
         for _, node in self.sources.of(symbol.repository, symbol.file).definitions:
             if isinstance(node, ast.ClassDef) and symbol.name in _parts(node):
                 yield node.name, frozenset(_fields(node))
+
+
+def _around(definitions: Iterable[tuple[str, Definition]], line: int) -> str:
+    """The outermost definition of a file that holds a line; empty where none does."""
+    held = (name for name, node in definitions if node.lineno <= line <= (node.end_lineno or line))
+    return next(held, "").partition(".")[0]
 
 
 def _parts(node: ast.ClassDef) -> set[str]:

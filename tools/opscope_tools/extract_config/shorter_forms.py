@@ -121,7 +121,7 @@ def brief(result: ExtractConfigResult) -> ExtractConfigResult:
         own = _own(parameter, owner)
         return parameter.model_copy(update={
             "meaning": meaning.model_copy(update={"text": _briefer(meaning.text, 140)}) if meaning and own else None,
-            "reads": reads.model_copy(update={"first": reads.first[:1]}) if reads else None,
+            "reads": reads.model_copy(update={"first": reads.first[:1], "within": ()}) if reads else None,
             "value": _short_value(parameter.value), "given": _short_value(parameter.given), "effective": _short_value(parameter.effective),
             "derived": tuple(d.model_copy(update={"formula": _briefer(d.formula, 120), "condition": _briefer(d.condition, 100)}) for d in parameter.derived[: 4 if own else 1]),
         })  # fmt: skip

@@ -336,7 +336,9 @@ def _held_value(facts: ImplementationFacts, own: Configuration, parameter: Hyper
 def _parameters(facts: ImplementationFacts) -> Iterator[tuple[Configuration, Hyperparameter]]:
     for own in facts.settings.configurations if facts.settings is not None else ():
         for parameter in own.hyperparameters:
-            if not parameter.name.startswith("_"):
+            if not parameter.name.startswith("_") or (
+                _concerns(own, parameter) and parameter.reads is not None and parameter.reads.count
+            ):
                 yield own, parameter
 
 
@@ -491,12 +493,9 @@ def _of_idle(facts: ImplementationFacts, reads: Reads) -> str:
     spans = [facts.reader.enclosing(place.file, place.line) for place in reads.first]
     if spans and len(spans) == reads.count and all(around and around[-1].name == "_init_weights" for around in spans):
         return ", where weights are set before any pass"
-    around = [span.name for found in spans for span in found[:1]]
-    idle = [name for name in dict.fromkeys(around) if name not in ran]
-    whole = len(around) == reads.count and len(idle) == len(set(around))
+    idle = [name for name in reads.within if name not in ran]
+    whole = len(idle) == len(reads.within)
     names = joined(f"`{name}`" for name in idle)
-    if not whole and len(idle) == len(set(around)):  # of the others nothing is said
-        return f", the first {len(around)} in {names}, which did not run" if idle else ""
     return f", {'in' if whole else 'also in'} {names}, which did not run" if idle else ""
 
 
@@ -631,11 +630,17 @@ def _conditions(facts: ImplementationFacts) -> list[str]:
             continue
         known = variables(condition) <= values.keys()
         (inside if not known or holds(condition, values) else outside).append(f"`{condition}`")
-    lines = [f"Formulas derived where, of whole sizes from 1 on: {', '.join(inside)}"] if inside else []
+    lines = (
+        [f"Formulas of {facts.main.phase} derived where, of whole sizes from 1 on: {', '.join(inside)}"]
+        if inside
+        else []
+    )
     if outside:
         # no figure comes from outside a formula's conditions: where a trace at the values differs, its document is taken
         same = "; a trace made at them gave the same figures" * (facts.main.phase in facts.points)
-        lines.append(f"Formulas derived where: {', '.join(outside)}; the values of section 3.1 are outside{same}")
+        lines.append(
+            f"Formulas of {facts.main.phase} derived where: {', '.join(outside)}; the values of section 3.1 are outside{same}"
+        )
     return lines
 
 

@@ -97,7 +97,9 @@ def _activations(facts: ImplementationFacts, catalogue: Sequence[Task]) -> Itera
     """The largest tensors that live inside the pass; tensors alike in all that a row says are one row."""
     graph, point, number = facts.graphs[0], facts.point(facts.main), task_of_operator(facts.main, catalogue)
     made = [t for t in graph.tensors if t.created_by and t.kind == "activation" and t.bytes]
-    made.sort(key=lambda t: (-evaluate(t.bytes, point) * (t.lives[1] - t.lives[0]), t.id))
+    peak = max(graph.peaks, key=lambda one: evaluate(one.bytes, point), default=None)
+    there = peak.tensors if peak is not None else ()  # these make it, and stand first
+    made.sort(key=lambda t: (t.id not in there, -evaluate(t.bytes, point) * (t.lives[1] - t.lives[0]), t.id))
     rows: dict[Row, None] = {}
     for tensor in made:
         operator = graph.operators[tensor.created_by - 1]

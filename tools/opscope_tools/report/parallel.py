@@ -22,6 +22,7 @@ from opscope_schemas.units import plain_bytes
 from opscope_tools.report import scan
 from opscope_tools.report.facts import ImplementationFacts, locate, short
 from opscope_tools.report.memory import tensor_bytes
+from opscope_tools.report.nodes import find
 from opscope_tools.report.overview import scopes
 from opscope_tools.report.sources import SourceReader, Span
 from opscope_tools.source.python.imports import chain, heads
@@ -157,9 +158,14 @@ def _present(split: Split, plan: scan.Plan) -> list[str]:
 
 
 def _names(split: Split, pattern: str, modules: _Modules, models: set[str] | None) -> bool:
+    return bool(_paths(pattern, modules, models)) or _is_weight(split, pattern, modules)
+
+
+def _paths(pattern: str, modules: _Modules, models: set[str] | None) -> list[str]:
+    """What ran where a pattern points, from a model on."""
     ends = (f".{pattern}", f".{pattern}.*")  # a list of layers is no module that runs
-    heads = {f".{path}".removesuffix(end)[1:] for path in modules for end in ends if f".{path}".endswith(end)}
-    return bool(heads if models is None else heads & models) or _is_weight(split, pattern, modules)
+    found = [(path, end) for path in modules for end in ends if f".{path}".endswith(end)]
+    return [path for path, end in found if models is None or f".{path}".removesuffix(end)[1:] in models]
 
 
 def _models(split: Split, modules: _Modules) -> set[str] | None:
@@ -289,7 +295,22 @@ def communications(split: Split) -> tuple[Communication, ...]:
                 for row in _entries(split, plan, entry, modules)
                 if _concerns(split, entry.name, modules)
             ]
+        elif plan.kind == "fsdp":
+            rows += _gathered(split, plan, modules)
     return tuple(rows)
+
+
+def _gathered(split: Split, plan: scan.Plan, modules: _Modules) -> Iterator[Communication]:
+    """The weights of modules that each rank keeps a part of: whole before they run."""
+    models = None if split.document.instance else _models(split, modules)
+    for entry in plan.entries:
+        for path, ran in ((p, ran) for p in _paths(entry.name, modules, models) for ran in modules[p]):
+            node = find(split.tree.tree, ran.class_name, path)
+            yield Communication(
+                what=f"`{entry.name}` split as `{entry.text}`", primitive="all_gather of its weights, before it runs",
+                when=f"when the {plan.kind} plan is applied", file=entry.path, line=entry.line,
+                bytes=f"{node.parameters // node.repeat} * {{w_bytes}}" if node else "", calls=ran.repeat,
+            )  # fmt: skip
 
 
 def _collectives(reader: SourceReader, path: str) -> list[scan.Hit]:

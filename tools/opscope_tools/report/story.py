@@ -14,7 +14,7 @@ from fractions import Fraction
 from opscope_schemas.analysis import Kernel, ModelAnalysis, ModuleNode
 from opscope_schemas.estimates import UNLIKE, Alternative, RooflineResult, launches
 from opscope_schemas.formula import Rational, evaluate, variables
-from opscope_schemas.units import seconds, things
+from opscope_schemas.units import plain_bytes, seconds, things
 
 from opscope_tools.report import scan
 from opscope_tools.report.facts import ImplementationFacts, leaves, short
@@ -362,14 +362,15 @@ def _bytes(facts: ImplementationFacts, document: ModelAnalysis, quotes: Quotes) 
     if not most:
         return ""
     told = [f"`{short(name)}` {quotes.said(f'{phase}.class.{name}.bytes', moved[name])}" for name in most]
-    return f"{phase.capitalize()}, by class, own lines alone: {', '.join(told)}{_fused(phase, facts, quotes)}."
+    whole = quotes.said(f"{phase}.bytes", facts.totals(document).bytes)
+    return f"{phase.capitalize()}, eagerly, by class, own lines alone: {', '.join(told)} of {whole} in all{_fused(phase, facts, quotes)}."
 
 
 def _fused(phase: str, facts: ImplementationFacts, quotes: Quotes) -> str:
     found = facts.estimates.get(phase)
     if found is None or found.parallel is not None:
         return ""
-    return f"; as engines run it {quotes.said(f'{phase}.time.bytes', found.totals.bytes)} in all"
+    return f"; as engines run it, with kernels fused, {quotes.said(f'{phase}.time.bytes', found.totals.bytes)} in all"
 
 
 def _fits(phase: str, found: RooflineResult, facts: ImplementationFacts, quotes: Quotes) -> str:
@@ -404,7 +405,7 @@ def _fits(phase: str, found: RooflineResult, facts: ImplementationFacts, quotes:
         if facts.limit is not None and use.longest_context > facts.limit:
             room += f", more than the {quotes('positions', facts.limit)} positions that the configuration states"
     of = quotes.said(f"{key}.usable", use.usable_bytes)
-    return f"{phase.capitalize()}: {', '.join(parts)} of {of} that engines use, {100 * use.usable_bytes / use.capacity_bytes:.0f} % of the memory: {room}."
+    return f"{phase.capitalize()}: {', '.join(parts)} of {of} that engines use, {100 * use.usable_bytes / use.capacity_bytes:.0f} % of the {plain_bytes(use.capacity_bytes)} that the device has: {room}."
 
 
 def _units(facts: ImplementationFacts, phase: str) -> str:
@@ -478,7 +479,7 @@ def _saved(facts: ImplementationFacts, quotes: Quotes) -> str:
         parts.append(f"As measured, next to nothing at these sizes: {', '.join(told)}.")
     if slower:
         told = [
-            f"{one.name} {quotes.decimal(f'{phase}.saved.{one.name}.longer', -100 * one.share, 0)} % ({of_bound(one)} less of its bound{_by(one, asked)})"
+            f"{one.name} ({quotes.decimal(f'{phase}.saved.{one.name}.longer', -100 * one.share, 0)} % longer, though its bound is {of_bound(one)} shorter{_by(one, asked)})"
             for one in slower
         ]
         parts.append(f"As measured, it takes longer at these sizes with {', '.join(told)}.")
