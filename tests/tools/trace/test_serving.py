@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from opscope_schemas.analysis import ModuleAnalysisResult, ServingView
 from opscope_schemas.formula import evaluate
-from opscope_tools.costing.arguments import CostArguments
+from opscope_tools.costing.arguments import CostArguments, find
 from opscope_tools.count_flops import count_flops
 from opscope_tools.running.tool import ToolContext
+from opscope_tools.trace.serving import kernels
 
 B, CACHE, H, I, N, K, D, V, L = 3, 17, 64, 112, 4, 2, 16, 99, 3  # noqa: E741 -- as the legend of shapes has them
 A, W, KV = 2, 3, 1  # bytes per element: three numbers, so that none passes for another
@@ -155,6 +156,24 @@ def test_latents_are_absorbed_in_decode_as_a_derivation_by_hand_says(context: To
     write -= B * N * (RANK + OUT) * A + B * N * RANK * A
     assert evaluate(rule.saved.write, point) == write
     assert any("expanded at kv_b_proj" in note for note in answer.notes)
+
+
+@pytest.mark.parametrize("target", ["lilt", "minimax", "falcon_h1"])
+def test_a_kernel_stands_behind_all_that_it_reads(target: str, context: ToolContext) -> None:
+    """Light operators that are one kernel run in one place, which is after what they read and before who reads them."""
+    found = find(CostArguments.model_validate({"target": target, "values": {"batch_size": 1, "seq_len": 256}}), context)
+    ran = kernels(found.tree, found.call)
+    place = {op.order: at for at, kernel in enumerate(ran) for op in kernel.ops}
+    makers: dict[int, list[int]] = {}
+    for op in found.tree.ops_below(found.call):
+        for index in op.writes:
+            makers.setdefault(index, []).append(op.order)
+    read = [
+        (place[op.order], place[made])
+        for kernel in ran for op in kernel.ops for index in op.reads for made in makers.get(index, ()) if made < op.order and made in place
+    ]  # fmt: skip
+    assert len(read) > 20
+    assert all(before <= at for at, before in read)
 
 
 def test_a_prefill_expands_its_latents(context: ToolContext) -> None:

@@ -87,7 +87,8 @@ def _label(
         between = most not in (first, last) and time_of(most) > sum(map(time_of, run)) / 2
         return f"{ends}: {len(run)} kernels{often}{f', most of it {_operations([most])}{named[most.module]}' if between else ''}"
     file = "" if first.file == own else f" of {first.file.rpartition('/')[2]}"
-    return f"{_operations(run)}{named[first.module]}{times}  :{first.line}{file}"
+    several = f": {len(run)} kernels" if len(run) > 1 else ""
+    return f"{_operations(run)}{named[first.module]}{several}{times}  :{first.line}{file}"
 
 
 def _operations(run: Sequence[OperatorTime]) -> str:

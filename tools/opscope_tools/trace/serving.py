@@ -604,8 +604,9 @@ def _fused(graph: _Graph) -> None:
 
 def _fuse(graph: _Graph, group: Sequence[OpRecord], rule: str) -> None:
     """One kernel of all, the steps of its own loops included: of those it reads weights once, and writes what is there at their end."""
-    *others, last = group
     inside = {op.order for op in group}
+    last = _place(graph, group, inside)
+    others = [op for op in group if op is not last]
     made = {index for op in group for index in op.writes}
     looped = {op.order for op in group if op.repeat != last.repeat}
     outer: dict[int, dict[int, Formula]] = {}
@@ -628,6 +629,17 @@ def _fuse(graph: _Graph, group: Sequence[OpRecord], rule: str) -> None:
     graph.gone.add(last.order)
     graph.fused_under[last.order] = rule
     graph.change(rule, last, _moving(graph.now[last.order], read, write))
+
+
+def _place(graph: _Graph, group: Sequence[OpRecord], inside: set[int]) -> OpRecord:
+    """The operator in whose place all of them run: the last, or the last before anybody outside reads what one makes."""
+    if len({op.repeat for op in group}) > 1:
+        return group[-1]
+    readers = (r.order for op in group for index in op.writes for r in graph.readers.get(index, ()))
+    first = min((order for order in readers if order not in inside), default=group[-1].order + 1)
+    makers = (m.order for op in group for index in op.reads for m in graph.makers.get(index, ()))
+    ready = max((order for order in makers if order not in inside and order < group[-1].order), default=0)
+    return max((op for op in group if ready < op.order < first), key=lambda op: op.order, default=group[-1])
 
 
 def _converted(graph: _Graph) -> None:
