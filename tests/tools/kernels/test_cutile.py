@@ -216,3 +216,61 @@ def test_every_kernel_of_the_wheel_is_found(sources: Path) -> None:
     found = {k.file for k in inventory(sources)[1].kernels if k.language == "cutile"}
     assert written <= found
     assert len(found) > 50
+
+
+CHAINS = """import cuda.tile as ct
+
+@ct.kernel
+def chain(X, Y, Z, W, O, MODE: ct.Constant[int], T: ct.Constant[int]):
+    i = ct.bid(0)
+    if MODE == 3:
+        a = ct.load(X, index=(i,), shape=(T,))
+    elif MODE == 4:
+        a = ct.load(Y, index=(i,), shape=(T,))
+    elif MODE == 5:
+        a = ct.load(Z, index=(i,), shape=(T,))
+    else:
+        a = ct.load(W, index=(i,), shape=(T,))
+    kept = ct.where(i * T + ct.arange(T, dtype=ct.int32) < 9, a, 0)
+    ct.store(O, index=(i,), tile=kept)
+
+@ct.kernel
+def clamped(X, O, S: int, LEN: ct.Constant[int], T: ct.Constant[int]):
+    i = ct.bid(0)
+    start = i * LEN
+    end = start + LEN
+    if end > S:
+        end = S
+    acc = ct.zeros((T,), dtype=ct.float32)
+    for n in range(start, end, T):
+        acc = acc + ct.load(X, index=(n // T,), shape=(T,))
+    ct.store(O, index=(i,), tile=acc)
+
+def run(x, y, z, w, o, mode, dtype):
+    codes = {"float32": 0, "float16": 1}
+    ct.launch(stream, (x.shape[0], 1, 1), chain, (x, y, z, w, o, codes.get(dtype, 0), 128))
+    ct.launch(stream, (x.shape[0], 1, 1), clamped, (x, o, x.shape[0], 256, 64))
+"""
+
+
+def test_each_side_of_a_chain_stands_under_all_that_was_not_so_before_it(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(CHAINS)
+    kernel = described(tmp_path, "a.py::chain", {}, {})
+    sides = {load.parameter: load.when for load in kernel.loads}
+    holds = {
+        name: {mode for mode in range(9) if eval(text, {"MODE": mode})} for name, text in sides.items()
+    }  # of our own making
+    assert holds == {"X": {3}, "Y": {4}, "Z": {5}, "W": {0, 1, 2, 6, 7, 8}}
+    assert "kept" not in {one.variable for one in kernel.mapping}  # it is data, whatever hides part of it
+    values = {c.name: [v.value for v in c.values] for c in kernel.constexpr}
+    assert values["MODE"] != ["0"]  # what is looked up is not known, and so is what is found
+
+
+@pytest.mark.parametrize(("index", "turns"), [(0, 4), (1, 2), (2, 0)])
+def test_a_bound_that_is_cut_off_is_the_smaller_of_both(tmp_path: Path, index: int, turns: int) -> None:
+    (tmp_path / "a.py").write_text(CHAINS)
+    point = {"T": 64, "LEN": 256, "S": 370, "program_id(0)": index, "X.element_size()": 2, "O.element_size()": 4}
+    kernel = described(tmp_path, "a.py::clamped", {}, point)
+    assert kernel.cost is not None
+    assert kernel.cost.evaluated["read_bytes"] == turns * 64 * 2
+    assert not kernel.cost.conditions

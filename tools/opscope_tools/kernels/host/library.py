@@ -175,9 +175,15 @@ _METHODS: dict[type, set[str]] = {
 }
 
 
+#: methods whose answer depends on what they are asked for
+_LOOKS_UP = {"get", "pop", "setdefault", "index", "count", "startswith", "endswith", "replace", "split", "join"}
+
+
 def call_method(holder: Any, name: str, arguments: list[Any], node: ast.Call) -> Any:
     """A method of plain data; views become lists."""
     if name not in _METHODS[type(holder)] or any(isinstance(a, ImportRef) for a in arguments):
+        raise UnresolvedError(ast.unparse(node))
+    if name in _LOOKS_UP and arguments and not is_concrete(arguments[0]):
         raise UnresolvedError(ast.unparse(node))
     if name == "extend" and not isinstance(arguments[0], list | tuple):
         raise UnresolvedError(ast.unparse(node))

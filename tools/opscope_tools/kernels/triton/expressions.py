@@ -70,6 +70,7 @@ class Expressions(Operations):
             case ast.Name(id=name):
                 found = self.env[name] if name in self.env else replace(self.of_module(name), number=Quantity(name))
                 self.asked.ids = self.asked.ids or found.ids
+                self.asked.data = self.asked.data or (found.data and found.shape != ())
                 return found
             case ast.Tuple(elts=elements) | ast.List(elts=elements):
                 return Value(items=tuple(self.value(e) for e in elements))
@@ -178,13 +179,11 @@ class Expressions(Operations):
         answers.put(asked, holds)
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             test, holds = test.operand, not holds
-        if (
-            isinstance(test, ast.Compare)
-            and len(test.ops) == 1
-            and isinstance(test.ops[0], ast.Eq if holds else ast.NotEq)
-        ):
+        if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq | ast.NotEq):
             name, other = self.key(self.quiet(test.left, plain=True)), self.quiet(test.comparators[0])
-            if name and other.known:
+            if holds != isinstance(test.ops[0], ast.Eq):
+                answers.equal.pop(name, None)  # what it is on the other side of the same test
+            elif name and other.known:
                 answers.equal[name] = other.constant
 
     def test(self, node: ast.expr) -> Test | bool:

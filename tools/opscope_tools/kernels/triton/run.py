@@ -170,6 +170,8 @@ class Walk(Expressions):
 
     def branch(self, statement: ast.If) -> bool:
         """Both sides, the one that is taken first; the rest is on the path of the side that does not leave."""
+        if self.clamped(statement):
+            return False
         leaves = isinstance(statement.body[-1], ast.Return | ast.Continue | ast.Break)
         idle = leaves or all(isinstance(s, ast.Pass) for s in statement.body)  # an early exit is the exception
         test = self.test(statement.test)
@@ -199,6 +201,40 @@ class Walk(Expressions):
         if rest:
             self.path = (*before, *rest) if second else (*before, _either(rest, (other,)))
         return first and second
+
+    def clamped(self, statement: ast.If) -> bool:
+        """Whether it is `if x > bound: x = bound`, which gives the smaller of two numbers (or the larger) and takes no side."""
+        match statement:
+            case ast.If(test=ast.Compare(left=left, ops=[op], comparators=[right]),
+                        body=[ast.Assign(targets=[ast.Name() as target], value=value)], orelse=[]):  # fmt: skip
+                name, bound = ast.unparse(target), ast.unparse(value)
+                larger = isinstance(op, ast.Gt | ast.GtE)
+                if (ast.unparse(left), ast.unparse(right)) == (bound, name):
+                    larger = not larger
+                elif (ast.unparse(left), ast.unparse(right)) != (name, bound):
+                    return False
+            case _:
+                return False
+        asked = self.test(statement.test)
+        sides = [self.quiet(left), self.quiet(right)]
+        if (
+            not isinstance(op, ast.Gt | ast.GtE | ast.Lt | ast.LtE)
+            or isinstance(asked, bool)
+            or any(s.shape != () or s.number is None for s in sides)
+        ):
+            return False
+        if self.answers.implied(asked) is not None:
+            return False
+        self.asking(statement.test)
+        one, other = sides
+        number = call_of("min" if larger else "max", one.number, other.number)
+        made = Value(number=number, sources=one.sources | other.sources, ids=one.ids or other.ids)
+        if made.ids:
+            text = f"{'min' if larger else 'max'}({name}, {bound})"
+            self.put(Mapped, statement, axis="", variable=name, text=text, scaled=(), sources=made.sources)
+        self.definitions[name] = f"{clip(ast.unparse(statement))} ({self.module.path}:{statement.lineno})"
+        self.bind(target, made)
+        return True
 
     # loops -------------------------------------------------------------------------------------------------------
 
