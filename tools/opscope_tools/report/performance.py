@@ -18,7 +18,7 @@ from opscope_tools.report.overview import scopes
 from opscope_tools.report.point import point_said
 from opscope_tools.report.quotes import Quotes
 
-__all__ = ["WIDE", "bottlenecks", "cost_table", "has_wide", "memory_graph", "points_said"]
+__all__ = ["WIDE", "basis_said", "bottlenecks", "cost_table", "has_wide", "memory_graph", "points_said"]
 
 #: modules that are named for an operator which other things limit elsewhere
 _MODULES = 4
@@ -119,6 +119,16 @@ def points_said(facts: ImplementationFacts, quotes: Quotes) -> str:
     """`Prefill at batch 1, ... / decode at ...`: what stands in a cell of the table, in its order."""
     said = [f"{d.phase} at {point_said(d, facts.point(d), quotes)}" for d in facts.documents]
     return " / ".join(said)
+
+
+def basis_said(facts: ImplementationFacts) -> str:
+    """What the figures of the table are those of, beside the kernels of the timeline."""
+    masked = any(document.totals.causal_saving != "0" for document in facts.documents)
+    pairs = (
+        " Attention is counted over all pairs of tokens, those that its mask hides included: 8.2 leaves their products out, so that "
+        "it may stand under another roof there."
+    )
+    return f"Bytes are those of eager execution, operator by operator, where 8.2 fuses.{pairs * masked}"
 
 
 def bottlenecks(facts: ImplementationFacts, quotes: Quotes) -> list[str]:

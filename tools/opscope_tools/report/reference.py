@@ -42,7 +42,7 @@ _TERMS: Mapping[str, tuple[str, str]] = {
     "FLOP": (r"FLOPs?\b", "floating-point operation; a multiply and an add count 1 each"),
     "matrix products": (
         r"matri(?:x|ces)",
-        "of FLOPs: those of matrix multiplication, convolution and the products in attention and experts; of time: kernels that multiply by weights, in linear layers and convolutions; attention and experts are told apart",
+        "of FLOPs: those of matrix multiplication, convolution and the products in attention and experts; of time: kernels that multiply matrices, by weights or, where attention is not one kernel, within it; attention and experts that are one kernel are told apart",
     ),
     "floor": (
         r"\bfloor\b",

@@ -154,6 +154,7 @@ def _context(facts: ImplementationFacts, quotes: Quotes, catalogue: Sequence[Tas
         "legend": LEGEND,
         "costs": performance.cost_table(facts, quotes),
         "points": performance.points_said(facts, quotes),
+        "basis": performance.basis_said(facts),
         "ridge": f"{quotes.decimal('ridge', facts.ridge, 0 if facts.ridge == int(facts.ridge) else 2)} FLOPs per byte ({facts.ridge_source}{performance.WIDE * performance.has_wide(facts)})",
         "bottlenecks": performance.bottlenecks(facts, quotes),
         "answers": reference.faq(facts, quotes),
