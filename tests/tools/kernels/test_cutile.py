@@ -274,3 +274,55 @@ def test_a_bound_that_is_cut_off_is_the_smaller_of_both(tmp_path: Path, index: i
     assert kernel.cost is not None
     assert kernel.cost.evaluated["read_bytes"] == turns * 64 * 2
     assert not kernel.cost.conditions
+
+
+SEARCHED = """import cuda.tile as ct
+from types import SimpleNamespace
+from cuda.tile.tune import exhaustive_search
+
+def configurations():
+    if torch.cuda.get_device_capability()[0] < 9:
+        yield SimpleNamespace(TILE=64, occupancy=2)
+    else:
+        for tile in (128, 256):
+            yield SimpleNamespace(TILE=tile, occupancy=1)
+    yield from [SimpleNamespace(TILE=32, occupancy=4)]
+
+@ct.kernel
+def scale(X, Y, T: ct.Constant[int], PROGRAMS: ct.Constant[int], FLAG: ct.Constant[bool]):
+    i = ct.bid(0)
+    ct.store(Y, index=(i,), tile=ct.load(X, index=(i,), shape=(T,)))
+
+def run(x, y, flag):
+    SEARCH
+    best, tuned = cache[key]
+    ct.launch(stream, (ct.cdiv(x.shape[0], best.TILE), 1, 1), tuned, (x, y, best.TILE, 4, flag))
+"""
+BY_LAMBDAS = """result = exhaustive_search(
+        list(configurations()), stream, lambda cfg: (ct.cdiv(x.shape[0], cfg.TILE), cfg.occupancy, 1), scale,
+        lambda cfg: (x, y, cfg.TILE, 4 * cfg.occupancy, flag), lambda cfg: {"occupancy": cfg.occupancy})"""
+BY_FUNCTIONS = """def grid(cfg):
+        return (ct.cdiv(x.shape[0], cfg.TILE), cfg.occupancy, 1)
+    def arguments(cfg):
+        return (x, y, cfg.TILE, 4 * cfg.occupancy, flag)
+    tried = list(configurations())
+    exhaustive_search(tried, stream, grid, scale, arguments)"""
+
+
+@pytest.mark.parametrize("search", [BY_LAMBDAS, BY_FUNCTIONS])
+def test_a_search_launches_with_each_of_its_configurations(tmp_path: Path, search: str) -> None:
+    (tmp_path / "a.py").write_text(SEARCHED.replace("SEARCH", search))
+    kernel = described(tmp_path, "a.py::scale", {}, {})
+    (grid,) = kernel.grid
+    assert grid.dimensions == ("cdiv({x.shape[0]}, T)", "{cfg.occupancy}", "1")
+    assert kernel.autotune is not None
+    configs = kernel.autotune.configs
+    assert [(c.values, c.options) for c in configs] == [
+        ({"T": 64}, {"occupancy": 2}), ({"T": 32}, {"occupancy": 4}), ({"T": 128}, {"occupancy": 1}), ({"T": 256}, {"occupancy": 1}),
+    ]  # fmt: skip
+    assert [c.when for c in configs] == [
+        "torch.cuda.get_device_capability()[0] < 9", "", *2 * ["torch.cuda.get_device_capability()[0] >= 9"],
+    ]  # fmt: skip
+    values = {c.name: [v.value for v in c.values] for c in kernel.constexpr}
+    assert values["T"] == ["64", "32", "128", "256"]
+    assert values["PROGRAMS"] == ["4 * {cfg.occupancy}"]

@@ -257,13 +257,14 @@ class Evaluator(ABC):
     def _attribute(self, node: ast.Attribute, scope: Scope) -> Any:
         value = self.eval(node.value, scope)
         if isinstance(value, Meta):
-            return Opaque(node.attr)
+            name = node.attr if value.names is None else dict(value.names).get(node.attr)
+            return leaf(ast.unparse(node)) if name is None else Opaque(name)
         if node.attr == "value" and isinstance(value, bool | int | float):  # of a constexpr, which is read as its value
             return value
         if isinstance(value, ImportRef):
             return self.imported(f"{value.dotted}.{node.attr}", scope.module)
         if isinstance(value, ConfigValue):
-            given = {**DEFAULT_OPTIONS, **value.options, "kwargs": value.values}
+            given = {**value.values, **DEFAULT_OPTIONS, **value.options, "kwargs": value.values}
             return given.get(node.attr, leaf(ast.unparse(node)))
         if isinstance(value, Quantity):
             return value.with_text(f"{value.name}.{node.attr}")

@@ -8,6 +8,7 @@ evaluate.py has the expressions, library.py the library functions; here are scop
 from __future__ import annotations
 
 import ast
+import contextlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -94,6 +95,8 @@ class Interpreter(Evaluator):
         self.globals: dict[tuple[str, str], Any] = {}
         #: > 0 while evaluating a predicate as a whole: its own branches must not ask
         self.quiet = 0
+        #: what the generator that runs has given so far
+        self.yielded: list[Any] = []
         self.depth = 0
 
     # decisions ---------------------------------------------------------------------------------------------------
@@ -239,13 +242,23 @@ class Interpreter(Evaluator):
             if isinstance(function.node, ast.Lambda):
                 return self.eval(function.node.body, inner)
             if any(isinstance(n, ast.Yield | ast.YieldFrom) for n in ast.walk(function.node)):
-                raise UnresolvedError(function.node.name)
+                return self._generate(function.node.body, inner)
             self.execute(function.node.body, inner)
         except _ReturnError as returned:
             return returned.value
         finally:
             self.depth -= 1
         return None
+
+    def _generate(self, body: list[ast.stmt], scope: LocalScope) -> list[Any]:
+        """All that a generator gives, one after the other."""
+        before, self.yielded = self.yielded, []
+        try:
+            with contextlib.suppress(_ReturnError):
+                self.execute(body, scope)
+            return self.yielded
+        finally:
+            self.yielded = before
 
     def _bind(self, function: Function, positional: list[Any], keywords: dict[str, Any]) -> dict[str, Any]:
         spec = function.node.args
@@ -291,6 +304,10 @@ class Interpreter(Evaluator):
     def _execute_one(self, statement: ast.stmt, scope: LocalScope) -> None:
         self.steps += 1
         match statement:
+            case ast.Expr(value=ast.Yield(value=value)) if value is not None:
+                self.yielded.append(self.eval(value, scope))
+            case ast.Expr(value=ast.YieldFrom(value=value)):
+                self.yielded += self.iterate(self.eval(value, scope), value)
             case ast.Assign(targets=targets, value=value):
                 settled = self.eval(value, scope)
                 for target in targets:

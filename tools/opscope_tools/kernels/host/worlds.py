@@ -35,7 +35,10 @@ class ImportRef:
 
 @dataclass(frozen=True)
 class Meta:
-    """The argument that Triton hands to a grid function: its items are the kernel's constexprs."""
+    """The argument that Triton hands to a grid function: its items are the kernel's constexprs. Of a search over configurations
+    it is one of these: `names` says which constexprs its attributes are handed as."""
+
+    names: tuple[tuple[str, str], ...] | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -51,7 +54,7 @@ class Function:
 
 @dataclass
 class ConfigValue:
-    """A `triton.Config`."""
+    """A `triton.Config`, or a `SimpleNamespace` of values to try."""
 
     values: dict[str, Any]
     options: dict[str, Any]

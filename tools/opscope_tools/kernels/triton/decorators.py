@@ -7,8 +7,8 @@ says under which answers it is in the list.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from opscope_schemas.tiling import Autotune, BoundValue, Scalar, TuneConfig, TuneVariant
@@ -111,6 +111,28 @@ def _autotune(
     )  # fmt: skip
 
 
+def searched(node: ast.expr, outcomes: list[Outcome], unresolved: str, tried: Mapping[str, str], here: str) -> Autotune:
+    """What cuTile's search goes through: `tried` names the attribute of a configuration that each parameter is handed."""
+    written = _short(ast.unparse(node))
+    try:
+        listed = [replace(one, value=[_renamed(c, tried) for c in _config_list(one.value)]) for one in outcomes]
+    except UnresolvedError as error:
+        listed, unresolved = [], f"{written} ({error})"
+    merged = _merged(listed, here)
+    return Autotune(
+        line=node.lineno, decorator="exhaustive_search", expression=written, basis="evaluated", unresolved=unresolved,
+        assumptions=tuple(dict.fromkeys(a for o in listed for a in o.assumed)), count=len(merged) if listed else None,
+        configs=tuple(merged), variants=_variants(listed),
+    )  # fmt: skip
+
+
+def _renamed(config: ConfigValue, tried: Mapping[str, str]) -> ConfigValue:
+    """A configuration by the names of the kernel's parameters; what else it says are its options."""
+    values = {name: config.values[attribute] for name, attribute in tried.items() if attribute in config.values}
+    options = {k: v for k, v in config.values.items() if k not in tried.values()}
+    return replace(config, values=values, options=options)
+
+
 def _config_list(value: Any) -> list[ConfigValue]:
     if not isinstance(value, list | tuple):
         raise UnresolvedError(render(value))
@@ -204,4 +226,4 @@ def _short(text: str) -> str:
     return text if len(text) <= 300 else text[:297] + "..."
 
 
-__all__ = ["Context", "Function", "decorators"]
+__all__ = ["Context", "Function", "decorators", "searched"]

@@ -22,6 +22,8 @@ from opscope_tools.source.python.imports import chain
 _LANGUAGES = (b"triton", b"gluon", b"cute", b"numba", b"tilelang")
 _LAUNCH = re.compile(rb"\bct\.launch\(|\[\s*+\(?\s*+(?:grid|lambda)\b|kernel\w*\s*+\[|\w\[\([^\]\n]*\)\]\(")
 _CUTILE_LAUNCH = {"ct.launch", "cuda.tile.launch"}
+#: arguments of cuTile's search, the last of which makes a launch's
+_SEARCHED = 5
 _SOURCE_TEXT = re.compile(r"^[ \t]*+@(?:\w+\.)?triton\.jit\b|^[ \t]*+@triton\.jit\b", re.MULTILINE)
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
@@ -138,6 +140,8 @@ def _kernels(module: PyModule) -> Iterator[KernelRef]:
 
 def launched(node: ast.Call) -> tuple[ast.expr, ast.expr] | None:
     """(kernel, grid) of `kernel[grid](...)`, `kernel.run(grid=...)`, `kernel.warmup(grid=...)` or cuTile's `ct.launch(stream, grid, kernel, ...)`."""
+    if of_search(node):
+        return node.args[3], node.args[2]
     if len(node.args) >= 3 and of_tiles(node):
         return node.args[2], node.args[1]
     if isinstance(node.func, ast.Subscript):
@@ -150,16 +154,37 @@ def launched(node: ast.Call) -> tuple[ast.expr, ast.expr] | None:
 
 
 def of_tiles(node: ast.Call) -> bool:
-    """Whether it is cuTile's `ct.launch(...)`."""
+    """Whether it is cuTile's `ct.launch(...)`, or its search that launches with one configuration after another."""
     named = isinstance(node.func, ast.Attribute) and node.func.attr == "launch"
-    return named and ast.unparse(node.func) in _CUTILE_LAUNCH
+    return of_search(node) or (named and ast.unparse(node.func) in _CUTILE_LAUNCH)
 
 
-def handed(node: ast.Call) -> tuple[list[ast.expr], list[ast.keyword]]:
+def of_search(node: ast.Call) -> bool:
+    """Whether it is cuTile's `exhaustive_search(configurations, stream, grid, kernel, arguments, hints)`."""
+    return len(node.args) >= _SEARCHED and last_name(node.func) == "exhaustive_search"
+
+
+def handed_by(node: ast.Call, module: PyModule) -> tuple[ast.arguments, ast.expr] | None:
+    """The function by which a search makes what it hands the kernel: what it takes and what it gives; None of other launches."""
+    if not of_search(node):
+        return None
+    maker = node.args[4]
+    if isinstance(maker, ast.Lambda):
+        return maker.args, maker.body
+    meant = [
+        f for f in module.functions if isinstance(maker, ast.Name) and f.name == maker.id and f.lineno < node.lineno
+    ]
+    last = meant[-1].body[-1] if meant else None
+    return (meant[-1].args, last.value) if isinstance(last, ast.Return) and last.value is not None else None
+
+
+def handed(node: ast.Call, module: PyModule) -> tuple[list[ast.expr], list[ast.keyword]]:
     """What a launch hands the kernel; cuTile's as one tuple."""
     if not of_tiles(node):
         return node.args, node.keywords
     given = node.args[3] if len(node.args) > 3 else None
+    if (made := handed_by(node, module)) is not None:
+        given = made[1]
     if isinstance(given, ast.Tuple | ast.List):
         return given.elts, []
     return [ast.Starred(given)] if given is not None else [], []

@@ -67,6 +67,7 @@ def describe_triton(
         host = context.modules.load(launch.file)
         site = launch_site(launch, host, function, context, reference.file) if host is not None else None
         places += [site] if site is not None else []
+    tuned = tuned or next((found for place in places if (found := place.tuned()) is not None), None)
     sites = [place.facts for place in places]
     constexprs = _constexprs(function, tuned, heuristics, sites)
     settled, reasons = _settled(function, constexprs, sites)

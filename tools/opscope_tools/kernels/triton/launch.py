@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import ast
 import contextlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from opscope_schemas.tiling import BoundValue, Constraint, Launch, TileSize
+from opscope_schemas.tiling import Autotune, BoundValue, Constraint, Launch, TileSize
 
 from opscope_tools.kernels.host.interpreter import Interpreter
 from opscope_tools.kernels.host.modules import PyModule
@@ -28,8 +28,8 @@ from opscope_tools.kernels.host.worlds import (
     worlds,
 )  # fmt: skip
 from opscope_tools.kernels.records import LaunchRef
-from opscope_tools.kernels.triton.decorators import Context
-from opscope_tools.kernels.triton.definitions import FunctionNode, handed, launched
+from opscope_tools.kernels.triton.decorators import Context, searched
+from opscope_tools.kernels.triton.definitions import FunctionNode, handed, handed_by, launched, of_search
 from opscope_tools.kernels.triton.parameters import parameters
 from opscope_tools.kernels.values.conditions import negated, when_text
 from opscope_tools.kernels.values.expressions import Expression, Quantity, render
@@ -117,7 +117,7 @@ class LaunchSite:
     def _passed(self, tiles: Collection[str]) -> dict[str, str]:
         """Host variables that the launch passes as one tile size of the kernel."""
         names = [a.arg for a, *_ in self.parameters]
-        arguments, keywords = handed(self.call)
+        arguments, keywords = handed(self.call, self.module)
         given = [*zip(names, arguments, strict=False), *((k.arg or "", k.value) for k in keywords)]
         pairs = [
             (v.id, name) for name, v in given if isinstance(v, ast.Name) and name in self.constexprs and name in tiles
@@ -146,8 +146,8 @@ class LaunchSite:
             interpreter.quiet = int(coarse)
             scope = HostScope(self.module, self.chain, self.place, bare, self.tiles if grid else None)
             value = interpreter.eval(node, scope)
-            if grid and isinstance(value, Function):
-                value = interpreter.invoke(value, [Meta()], {})
+            if isinstance(value, Function) and (grid or of_search(self.call)):
+                value = interpreter.invoke(value, [self._meta()], {})
             for name, text in scope.used.items():
                 if text not in found.setdefault(name, []):
                     found[name].append(text)
@@ -159,6 +159,31 @@ class LaunchSite:
             reason = str(error) if isinstance(error, UnresolvedError) else ""
             return [], _definitions(found), reason or ast.unparse(node)
         return outcomes, _definitions(found), "" if complete else f"more cases than are followed: {ast.unparse(node)}"
+
+    def _meta(self) -> Meta:
+        """What a grid function is handed."""
+        if not of_search(self.call):
+            return Meta()
+        return Meta(tuple((attribute, name) for name, attribute in self._tried(self.facts.passed).items()))
+
+    def _tried(self, passed: Mapping[str, str]) -> dict[str, str]:
+        """Parameter -> the attribute of a configuration that a search hands it."""
+        maker = handed_by(self.call, self.module)
+        if maker is None or not maker[0].args:
+            return {}
+        start = f"{maker[0].args[0].arg}."
+        return {
+            name: text.removeprefix(start)
+            for name, text in passed.items()
+            if text.startswith(start) and name in self.constexprs
+        }
+
+    def tuned(self) -> Autotune | None:
+        """The configurations that a search goes through, by the names of the kernel's parameters; None of a plain launch."""
+        if not of_search(self.call):
+            return None
+        outcomes, _, unresolved = self._evaluate(self.call.args[0], frozenset())
+        return searched(self.call.args[0], outcomes, unresolved, self._tried(self.facts.passed), self.module.path)
 
     # grid --------------------------------------------------------------------------------------------------------
 
@@ -250,7 +275,7 @@ class LaunchSite:
         """Constexpr arguments and launch options."""
         names = [a.arg for a, *_ in self.parameters]
         given: dict[str, ast.expr] = {}
-        arguments, keywords = handed(self.call)
+        arguments, keywords = handed(self.call, self.module)
         for name, argument in zip(names, arguments, strict=False):
             if isinstance(argument, ast.Starred):
                 facts.complete = False
@@ -262,8 +287,9 @@ class LaunchSite:
             else:
                 given[keyword.arg] = keyword.value
         facts.passed = {name: ast.unparse(node) for name, node in given.items()}
+        tried = self._tried(facts.passed)
         for name, node in given.items():
-            if name in self.constexprs:
+            if name in self.constexprs and name not in tried:
                 facts.constexprs.setdefault(name, []).extend(self._values(node))
             if name in _OPTIONS:
                 facts.options.setdefault(name, []).extend(self._values(node))
@@ -314,7 +340,9 @@ class LaunchSite:
                         table[str(name)].append(bound)
 
     def _values(self, node: ast.expr) -> list[BoundValue]:
-        outcomes, used, unresolved = self._evaluate(node, frozenset())
+        maker = handed_by(self.call, self.module)
+        made = ast.Lambda(maker[0], node) if maker is not None else node
+        outcomes, used, unresolved = self._evaluate(made, frozenset())
         merged: dict[str, list[Outcome]] = {}
         for outcome in outcomes:
             merged.setdefault(_text(outcome.value, node), []).append(outcome)
