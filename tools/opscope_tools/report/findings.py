@@ -231,8 +231,8 @@ def _limits(facts: ImplementationFacts) -> str:
             by = "the fixed time of its kernels" if launches(found.totals) else str(found.totals.limited_by)
             if not launches(found.totals) and found.totals.bound_seconds < _HALF * time:
                 by += f" (the bound is {100 * found.totals.bound_seconds / time:.0f} % of the time)"
-            whose = "" if launches(found.totals) else "the bound of "
-            said.append(f"{whose}{document.phase} by {by}; {part} of its {seconds(time)} goes to {kind}")
+            bound = "" if launches(found.totals) else " in its bound"
+            said.append(f"{document.phase}{bound} by {by}, with {part} of the modelled {seconds(time)} in {kind}")
         else:
             said.append(f"{document.phase} by {facts.limited(document)[0]}")
     return f"Limited: {'; '.join(said)}."

@@ -69,6 +69,8 @@ _STYLES = {
 #: the style that brings tokens to their experts: what it communicates, the source chooses when it runs
 _DISPATCH = "ep_dispatch_experts"
 _INDEX_BYTES = 8
+#: what brings the weights of a module together that each rank keeps a part of
+_WEIGHTS = "all_gather of its weights, before it runs"
 #: as many modules of a plan are named, of more their number is
 _NAMED = 1
 #: the class that reads plans, and from which its models derive
@@ -307,7 +309,7 @@ def _gathered(split: Split, plan: scan.Plan, modules: _Modules) -> Iterator[Comm
         for path, ran in ((p, ran) for p in _paths(entry.name, modules, models) for ran in modules[p]):
             node = find(split.tree.tree, ran.class_name, path)
             yield Communication(
-                what=f"`{entry.name}` split as `{entry.text}`", primitive="all_gather of its weights, before it runs",
+                what=f"`{entry.name}` split as `{entry.text}`", primitive=_WEIGHTS,
                 when=f"when the {plan.kind} plan is applied", file=entry.path, line=entry.line,
                 bytes=f"{node.parameters // node.repeat} * {{w_bytes}}" if node else "", calls=ran.repeat,
             )  # fmt: skip
@@ -332,15 +334,8 @@ def communication_rows(split: Split) -> list[tuple[str, str, str, str]]:
     """The same as rows of a table, with sizes at the report's point; modules whose split is alike share a row."""
     rows: dict[tuple[str, ...], list[Communication]] = {}
     for each in communications(split):
-        key = (
-            each.primitive,
-            each.when,
-            each.note,
-            each.bytes,
-            each.calls,
-            each.what.partition("` ")[2],
-            "" if each.when else each.what,
-        )
+        size = (each.bytes, each.calls, each.what.partition("` ")[2]) if each.primitive != _WEIGHTS else ()
+        key = (each.primitive, each.when, each.note, *size, "" if each.when else each.what)
         rows.setdefault(key, []).append(each)
     searched = f"searched {_searched(split)} for collectives and for entries of plans that name a module of this pass"
     said = [_row(split, alike) for alike in rows.values()]
@@ -365,7 +360,10 @@ def _row(split: Split, alike: Sequence[Communication]) -> tuple[str, str, str, s
     if not first.when:
         return f"`{first.what}`", first.primitive, pointers, first.note
     names = ", ".join(each.what.partition(" split as ")[0] for each in alike)
-    split_as = first.what.partition(" split as ")[2]
+    split_as = ", ".join(dict.fromkeys(each.what.partition(" split as ")[2] for each in alike))
+    if first.primitive == _WEIGHTS:
+        sizes = "; ".join(f"{each.what.partition(' split as ')[0]} {_size(split, each)}" for each in alike)
+        return f"{names} split as {split_as}", first.primitive, f"{first.when} ({pointers})", sizes
     each_of = "each " if len(alike) > 1 and first.bytes else ""
     return (
         f"{names} split as {split_as}",
