@@ -179,6 +179,10 @@ def _template(path: str, data: bytes) -> FileFacts:
     return FileFacts(not_analysed=tuple(found))
 
 
+#: what is compiled by itself, and by no other file seen
+_COMPILED = (".cu", ".cc", ".cpp", ".cxx", ".c")
+
+
 def _assembled(
     repository: Repository,
     written: tuple[str, ...],
@@ -204,8 +208,9 @@ def _assembled(
         Unanalysed(form="CUTLASS operator whose kernel is outside the repository", name=KERNEL, file=launch.file, line=launch.line)
         for facts in files for launch in facts.launches if KERNEL in launch.callees and KERNEL not in names
     ]  # fmt: skip
-    kept = {m.name: m for m in macros if len(m.body) <= 120 and re.search(r"\d|/", m.body)}
-    kept |= {m.name: m for m in macros if _indexes(m, macros)}
+    shared = [m for m in macros if not m.file.endswith(_COMPILED)]
+    kept = {m.name: m for m in shared if len(m.body) <= 120 and re.search(r"\d|/", m.body)}
+    kept |= {m.name: m for m in shared if _indexes(m, shared)}
     return Inventory(
         repository=repository.name, kernels=tuple(sorted(kernels, key=_order)), launches=tuple(launches),
         macros=tuple(kept.values()), global_objects=tuple(sorted(writing.objects)),

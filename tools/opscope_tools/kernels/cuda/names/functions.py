@@ -29,6 +29,8 @@ _LONGEST, _DEEPEST = 400_000, 256
 _OVERLOADS = 24
 #: files of a folder that are looked through for a structure
 _FILES = 60
+#: what opens a namespace or a class
+_HEADING = re.compile(r"\b(?:namespace|class|struct|union)\s++([\w:]++)")
 _CONSTANT = re.compile(r"\b((?:const|constexpr|__constant__|__device__)\b\s*+(?:[\w:]++\s++)*)(\w++)\s*+([\[={])")
 _TYPE_LIKE = re.compile(r"\w+_t|T\d?|[A-Z]\w*(?:Type|Vec|Storage)\w*|\w+::\w*(?:_t|Type|type)")
 
@@ -165,10 +167,26 @@ class Library:
             self._parsed[key] = _parse(self.code(source), found)
         return self._parsed[key]
 
+    def _stands(self, space: str, source: CSource, found: Definition, caller: CSource) -> bool:
+        """Whether a definition stands where a name leads: in the namespace or class that is named before it; of a plain name, in a file
+        that the caller's includes, or in a namespace that one of these opens or uses."""
+        last, seen = space.rpartition("::")[2], self.headers(caller)
+        if not last:
+            near = source.path in [header.path for header in seen]
+            return (
+                near or not (around := _scopes(source, found.name_position)) or any(around & _opened(h) for h in seen)
+            )
+        aliases = (re.search(rf"\bnamespace\s+{last}\s*=\s*([\w:]+)", header.statements) for header in seen)
+        names = {last, *(match[1].rpartition("::")[2] for match in aliases if match is not None)}
+        around = _scopes(source, found.name_position)
+        written = {m.body.strip() for header in self.headers(source) for m in header.macros if m.name in around}
+        return bool(names & (around | written))
+
     def called(self, name: str, caller: CSource) -> list[Function]:
-        """The device functions that a name may mean in a file."""
+        """The device functions that a name may mean in a file: `cute::copy` none of another namespace than that."""
         key = name, caller.path
         if key not in self._named:
+            space, _, name = re.sub(r"<.*>", "", name, flags=re.DOTALL).rpartition("::")
             candidates = self.devices.get(name, [])
             chosen = [c for c in candidates if c.file == caller.path] or candidates
             if len({c.file for c in chosen}) > 1:  # of files that do not see each other: the nearest folder
@@ -181,10 +199,33 @@ class Library:
                     if source is None or definition.name != name:
                         continue
                     here = source.line(definition.name_position) == reference.line
-                    if here and self.code(source).inside(definition.body):
+                    if (
+                        here
+                        and self.code(source).inside(definition.body)
+                        and self._stands(space, source, definition, caller)
+                    ):
                         found.append(self.function(source, definition))
             self._named[key] = found if len({f.file for f in found}) <= 1 else []
         return self._named[key]
+
+
+def _opened(source: CSource) -> set[str]:
+    """Names of the namespaces that a file opens or uses."""
+    if "opened" not in source.read:
+        used = re.findall(r"\busing\s+namespace\s+([\w:]+)", source.statements)
+        source.read["opened"] = {*source.namespaces, *(name.rpartition("::")[2] for name in used)}
+    found: set[str] = source.read["opened"]
+    return found
+
+
+def _scopes(source: CSource, position: int) -> set[str]:
+    """Names of the namespaces and classes that hold a position."""
+    found = set[str]()
+    for opening, closing in source.all_blocks:
+        if opening < position < closing:
+            heading = re.split(r"[;{}]", source.statements[max(opening - 300, 0) : opening])[-1]
+            found.update(*(match[1].split("::") for match in _HEADING.finditer(heading)))
+    return found
 
 
 def _known_type(name: str) -> bool:

@@ -69,7 +69,7 @@ class Scope:
 
     def called(self, name: str) -> list[Function]:
         """The device functions that a name may mean here."""
-        return self.library.called(name.rpartition("::")[2], self.function.code.source)
+        return self.library.called(name, self.function.code.source)
 
     def constant(self, name: str) -> Value:
         """A constant of the file; of an unknown type where nothing tells one."""

@@ -68,6 +68,11 @@ class Token:
         return self.text if self.written is None else self.written
 
 
+def _wraps(macro: MacroRef) -> bool:
+    """Whether it stands around a function of the language that it names itself, to log its calls, say: that is what is called."""
+    return macro.name.startswith("__") and re.search(rf"\b{macro.name}\s*\(", macro.body) is not None
+
+
 class DeviceCode:
     """One file; `shared` are macros of the repository, `headers` gives the files that it includes.
 
@@ -115,7 +120,8 @@ class DeviceCode:
         found: dict[str, MacroRef] = dict(self._shared)
         for header in reversed(list(self._headers())):
             found |= header.own
-        return self.expanded({n: m for n, m in (found | self.own).items() if n not in self._changing})
+        seen = {n: m for n, m in (found | self.own).items() if n not in self._changing and not _wraps(m)}
+        return self.expanded(seen)
 
     def expanded(self, macros: dict[str, MacroRef]) -> dict[str, MacroRef]:
         """Those macros that are expanded: all."""

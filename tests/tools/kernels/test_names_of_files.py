@@ -1,0 +1,68 @@
+"""A name means what its file sees: macros of files that it does not include, and functions of other namespaces, are none of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opscope_cache.store import MemoryStore
+from opscope_schemas.common import Repository
+from opscope_schemas.tiling import KernelTiling
+from opscope_tools.kernels import describe, scan
+
+KERNEL = """#include "own.cuh"
+#include <shapes/layout.hpp>
+using namespace shapes;
+namespace own {
+template <int N> __global__ void k(const float* x, float* y) {
+  constexpr int WIDTH = N * 2;
+  __shared__ float kept[WIDTH];
+  kept[threadIdx.x] = x[threadIdx.x];
+  __syncthreads();
+  copy(kept, y);
+  lay(y);
+}
+}
+void go(float* x, float* y) { own::k<64><<<8, 128>>>(x, y); }
+"""
+OWN = """#pragma once
+namespace own {
+__device__ inline void copy(const float* from, float* to) { shapes::copy(from, to); to[threadIdx.x] = from[threadIdx.x]; }
+}
+"""
+OTHERS = {
+    "bench/alone.cu": "#define WIDTH 999\n__global__ void other(float* y) { y[WIDTH] = 0; }\n",
+    "third/lib/layout.hpp": "namespace third { __device__ inline void lay(float* y) { y[0] = 1.0f; y[1] = 2.0f; assert(y != nullptr); } }\n",
+    "third/lib/log.hpp": "__device__ inline void log_it(int line) {}\n#if defined(LOGGED)\n#define __syncthreads() do { log_it(__LINE__); __syncthreads(); } while (0)\n#endif\n",
+}
+
+
+@pytest.fixture
+def kernel(tmp_path: Path) -> KernelTiling:
+    for name, text in {"src/k.cu": KERNEL, "src/own.cuh": "#include <lib/log.hpp>\n" + OWN, **OTHERS}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    quiet: Any = {"checkpoint": lambda: None, "progress": lambda *_: None}
+    repository = Repository(name="r", root=tmp_path, packages=())
+    inventory = scan(repository, MemoryStore(), **quiet)
+    (found,) = describe(repository, inventory, [k for k in inventory.kernels if k.name == "k"], **quiet)
+    return found
+
+
+def test_a_macro_of_a_file_that_is_compiled_by_itself_is_none_of_others(kernel: KernelTiling) -> None:
+    assert "999" not in kernel.model_dump_json()
+    assert not any("not read" in note for note in kernel.notes)
+
+
+def test_a_macro_around_a_function_of_the_language_is_that_function(kernel: KernelTiling) -> None:
+    assert not kernel.loops
+    assert "log_it" not in {call.name for call in kernel.calls}
+    assert {one.operation for one in kernel.instructions} == {"barrier"}
+
+
+def test_a_function_of_a_namespace_is_called_by_that_alone(kernel: KernelTiling) -> None:
+    stores = [(s.line, s.file) for s in kernel.stores if s.level == "global"]
+    assert stores == [(4, "src/own.cuh")]  # once: `shapes::copy` is no `own::copy`, and `lay` no `third::lay`
+    assert not [c for c in kernel.constraints if "third" in c.file]
+    assert any("lay(...), shapes::copy(...) are not resolved" in note for note in kernel.notes)
