@@ -77,6 +77,28 @@ __global__ void k(const float* x, float* y) { __shared__ float t[32]; y[threadId
     assert cost_of(kernel).read_bytes == "4 * {blockDim.x}"
 
 
+def test_an_object_that_a_function_is_handed_by_its_name_is_not_read(tmp_path: Path) -> None:
+    text = "__shared__ Kept kept; __shared__ float sums[32]; given(kept, sums[1]); work.load(kept, n); y[0] = x[0];"
+    kernel = body(tmp_path, text)
+    assert [m.expression for m in kernel.loads if m.level == "shared"] == ["sums[1]"]
+
+
+@pytest.mark.parametrize(("mode", "line"), [("kZero", 3), ("kNone", 4)])
+def test_what_a_call_names_as_template_arguments_decides_what_of_the_function_runs(
+    tmp_path: Path, mode: str, line: int
+) -> None:
+    source = f"""enum class Fill {{ kZero, kNone = 7 }};
+namespace cp {{ template <int BITS, Fill mode> __device__ inline void load(float* to, const float* from) {{
+  if constexpr (mode == Fill::kZero) {{ to[0] = from[0];
+  }} else if constexpr (mode != Fill::kZero) {{ to[1] = from[1]; }} }} }}
+__global__ void k(const float* x, float* y) {{ cp::load<128, Fill::{mode}>(y, x); }}
+void go(float* x, float* y) {{ k<<<8, 128>>>(x, y); }}
+"""
+    kernel = one(tmp_path, source)
+    assert [(m.line, m.when, m.counted) for m in (*kernel.loads, *kernel.stores)] == 2 * [(line, "", True)]
+    assert not cost_of(kernel).conditions
+
+
 def test_a_number_in_braces_is_read_once(tmp_path: Path) -> None:
     kernel = body(tmp_path, "int v{x[threadIdx.x]};\ny[threadIdx.x] = v;", "const int* x, float* y")
     assert cost_of(kernel).read_bytes == "512"

@@ -151,6 +151,16 @@ class Library:
             self._names[source.path] = Names(source, self.macros)
         return self._names[source.path](name)
 
+    def enumeration(self, source: CSource, name: str) -> str:
+        """The scoped enumeration that `Fill::kNone` is of, where the file sees its definition; empty: of none."""
+        space, _, last = name.rpartition("::")
+        kind = space.rpartition("::")[2]
+        if not re.fullmatch(r"\w+", kind):
+            return ""
+        written = re.compile(rf"\benum\s+(?:class|struct)\s+{kind}\b[^;{{}}]*\{{([^{{}}]*)\}}")
+        found = (written.search(header.statements) for header in self.headers(source) if kind in header.statements)
+        return kind if any(last in re.findall(r"\w+", match[1]) for match in found if match is not None) else ""
+
     def declared(self, source: CSource, name: str) -> list[tuple[str, str, int]]:
         """(words before the name, bracket or sign behind it, line) of the constants and tables of that name in a file."""
         if source.path not in self._declared:

@@ -13,6 +13,7 @@ from opscope_tools.kernels.cuda.names.functions import Function, Library
 from opscope_tools.kernels.cuda.names.structures import Struct
 from opscope_tools.kernels.cuda.names.values import (
     BOOL,
+    ENUMERATION,
     FLOAT,
     INT,
     UNKNOWN,
@@ -97,6 +98,8 @@ class Scope:
         declared = self._declared(name)
         if declared is not None:
             return declared
+        if kind := self.library.enumeration(self.function.code.source, name):
+            return Value(Type("int", f"{ENUMERATION}{kind}", "4"), Quantity(f"{kind}::{name.rpartition('::')[2]}"))
         found = self.library.settled(self.function.code.source, name)
         if isinstance(found, int):
             return whole(found)

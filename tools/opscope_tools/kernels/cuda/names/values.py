@@ -54,6 +54,9 @@ class Type:
         )
 
 
+#: how the types of enumerators are called
+ENUMERATION = "enum "
+
 INT = Type("int", "int", "4")
 LONG = Type("int", "int64_t", "8")
 BOOL = Type("int", "bool", "1")

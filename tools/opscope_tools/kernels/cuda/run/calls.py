@@ -36,7 +36,7 @@ from opscope_tools.kernels.cuda.run.language import LOADS, STORES, Effect, assem
 from opscope_tools.kernels.cuda.run.state import State, Values
 from opscope_tools.kernels.cuda.run.tensors import Tensors
 from opscope_tools.kernels.cuda.run.variables import bind, forget
-from opscope_tools.kernels.cuda.syntax.nodes import Assembly, Call, Member, Name, Unary, spelled
+from opscope_tools.kernels.cuda.syntax.nodes import Assembly, Call, Member, Name, Node, Unary, spelled
 from opscope_tools.kernels.run.events import Call as FunctionCall
 from opscope_tools.kernels.run.events import Part
 from opscope_tools.kernels.run.log import EVERY, FLOPS, MEMORY
@@ -80,7 +80,7 @@ class Calls:
             return self.method(state, node, node.function)
         if not isinstance(node.function, Name):
             found = self.value(state, node.function)
-            values = [self.value(state, a) for a in node.arguments]
+            values = [self.handed(state, a) for a in node.arguments]
             return self.functions.closure(state, found, values) if found.function else self.unknown(state, node, values)
         name = node.function.text
         plain = name.rpartition("::")[2]
@@ -90,7 +90,7 @@ class Calls:
                 return self.by_name(state, node, variable.function, ())
             return self.functions.closure(state, variable, [self.value(state, a) for a in node.arguments])
         if variable is not None:
-            return self.unknown(state, node, [self.value(state, a) for a in node.arguments])
+            return self.unknown(state, node, [self.handed(state, a) for a in node.arguments])
         if plain in LOADS and node.arguments:
             return read(state, self._target(state, node), node, plain, node.arguments[0])
         if plain in STORES and len(node.arguments) == 2:
@@ -121,7 +121,7 @@ class Calls:
         kind = None if known is not None else state.scope.types.get(name) or named_type(name)
         if kind is None and known is None and (found := state.scope.called(name)):
             return self.followed(state, node, found, arguments)
-        values = [self.value(state, a) for a in node.arguments]
+        values = [self.handed(state, a) for a in node.arguments]
         if plain in SAME_POINTER and values and not own:
             return values[0]
         if name.endswith(
@@ -254,7 +254,7 @@ class Calls:
     def method(self, state: State, node: Call, function: Member) -> Value:
         """A call of a member: of a cooperative group, of a structure of the repository, or unknown."""
         base = self.place(state, function.base)
-        values = [self.value(state, a) for a in node.arguments]
+        values = [self.handed(state, a) for a in node.arguments]
         told = of_group(base.type.name, function.name, lambda name, axis: index_of(state, node, name, axis))
         if told is not None:
             if "blockIdx" in str(told.number):
@@ -273,6 +273,10 @@ class Calls:
         if _ADDRESSES.fullmatch(function.name):
             return _address_of(base, function, values)
         return self.unknown(state, node, [base, *values], of_object=base.type.kind not in {"int", "float"})
+
+    def handed(self, state: State, node: Node) -> Value:
+        """What a function that is not followed is handed."""
+        return _taken(state, self.place(state, node), node)
 
     def unknown(self, state: State, node: Call, values: list[Value], of_object: bool = False) -> Value:
         """A call that is not followed."""
@@ -299,7 +303,7 @@ class Calls:
         followed = function is not None and not function.unread and state.depth < DEPTH
         state.log.met(FunctionCall(**state.at(node), name=name, followed=followed))
         if function is None or not followed:
-            return self.unknown(state, node, [read(state, p, a) for p, a in zip(places, node.arguments, strict=True)])
+            return self.unknown(state, node, [_taken(state, p, a) for p, a in zip(places, node.arguments, strict=True)])
         if not state.counted:  # to list what it does, once is enough
             if (key := (id(function), state.via)) in self._listed:
                 return Value(UNKNOWN, varies=frozenset({"data"}))
@@ -353,6 +357,12 @@ def _address_of(base: Value, function: Member, values: list[Value]) -> Value:
     step = 0 if all(lane_step(v) == 0 for v in values) else UNTOLD
     space = "global" if base.origin and base.space not in {"shared", "local"} else ""
     return Value(UNKNOWN, varies=varies, space=space, step=step, origin=base.origin, assumed=assumed)
+
+
+def _taken(state: State, found: Value, node: Node) -> Value:
+    """A place as an argument: an object by its name is handed by reference, which reads nothing of it."""
+    by_reference = isinstance(node, Name) and found.type.kind in {"object", "unknown"}
+    return found if by_reference else read(state, found, node)
 
 
 def _leads_to_memory(value: Value) -> bool:

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from opscope_tools.kernels.cuda.names.values import Value, computed
+from opscope_tools.kernels.cuda.names.values import ENUMERATION, Value, computed
 from opscope_tools.kernels.run.log import Log
 from opscope_tools.kernels.values.conditions import canonical, negated
 from opscope_tools.kernels.values.expressions import Operation, Quantity, ceil_div, render
@@ -153,6 +153,15 @@ class Guards:
             if found is not None:
                 return found
         varies = a.varies | b.varies
+        if (
+            operator in {"==", "!="}
+            and a.type.name == b.type.name
+            and a.type.name.startswith(ENUMERATION)
+            and not varies
+        ):
+            return Decision(
+                (operator == "==") == (render(a.number) == render(b.number))
+            )  # which are told apart by name
         text = _text(operator, a, b)
         if operator in {"==", "!="} and a.type.kind == "pointer" and b.number == 0 and "data" not in varies:
             return Decision(operator == "!=", conditions=(text or "a pointer is given",))
