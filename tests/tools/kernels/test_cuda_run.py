@@ -77,6 +77,19 @@ __global__ void k(const float* x, float* y) { __shared__ float t[32]; y[threadId
     assert cost_of(kernel).read_bytes == "4 * {blockDim.x}"
 
 
+def test_what_is_asserted_of_types_holds_in_every_thread(tmp_path: Path) -> None:
+    source = """template <int N> __device__ void put(float* y) {
+  static_assert(N % 2 == 0, "even");
+  assert(y != nullptr);
+  y[0] = N;
+}
+__global__ void k(float* y) { if (threadIdx.x > 7) { put<4>(y); } }
+void go(float* y) { k<<<8, 128>>>(y); }
+"""
+    told = {c.kind: c.when for c in one(tmp_path, source).constraints}
+    assert told == {"static_assert": "", "assert": "threadIdx.x > 7"}
+
+
 def test_an_object_that_a_function_is_handed_by_its_name_is_not_read(tmp_path: Path) -> None:
     text = "__shared__ Kept kept; __shared__ float sums[32]; given(kept, sums[1]); work.load(kept, n); y[0] = x[0];"
     kernel = body(tmp_path, text)

@@ -38,10 +38,14 @@ class Functions:
         function = state.scope.function
         if (key := (id(function), state.via)) not in self._asserted:
             self._asserted.add(key)
+            decided = tuple(
+                step for step in state.path if step.status not in {"some", "open"}
+            )  # threads decide nothing of types
             for c in assertions(function.code.source, function.start, function.end, state.file, state.via):
+                path = decided if c.kind == "static_assert" else state.path
                 state.log.met(
                     Check(
-                        file=c.file, line=c.line, node=len(state.log.events), via=c.via, path=state.path, kind=c.kind,
+                        file=c.file, line=c.line, node=len(state.log.events), via=c.via, path=path, kind=c.kind,
                         condition=c.condition, message=c.message,
                     )
                 )  # fmt: skip
