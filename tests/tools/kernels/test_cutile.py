@@ -326,3 +326,22 @@ def test_a_search_launches_with_each_of_its_configurations(tmp_path: Path, searc
     values = {c.name: [v.value for v in c.values] for c in kernel.constexpr}
     assert values["T"] == ["64", "32", "128", "256"]
     assert values["PROGRAMS"] == ["4 * {cfg.occupancy}"]
+
+
+LISTED = """import cuda.tile as ct
+
+@ct.kernel
+def groups(As, Os, T: ct.Constant[int]):
+    for g in range(len(As)):
+        a = As[g]
+        for k in range(ct.num_tiles(a, 0, (T,))):
+            ct.store(Os[g], index=(k,), tile=ct.load(a, index=(k,), shape=(T,)))
+"""
+
+
+def test_arrays_of_a_list_are_said_to_be_taken_as_alike(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(LISTED)
+    cost = described(tmp_path, "a.py::groups", {}, {}).cost
+    assert cost is not None
+    assert "As.shape[0]" in cost.read_bytes
+    assert [a for a in cost.assumptions if a.startswith("The arrays of As are taken to be alike")]

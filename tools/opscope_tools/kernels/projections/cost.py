@@ -72,7 +72,7 @@ def cost_of(
         intensity=f"({per_tile[0]}) / ({both})" if per_tile[0] and both not in {"", "0"} else "",
         variables={**variables, **described}, conditions=(*_conditions(log), *settled),
         not_counted=tuple(sums.missing), unbound=unbound, evaluated=numbers,
-        assumptions=(_ASSUMED, _CACHES, *((f"No cost of a launch: {reason}.",) if reason else ())),
+        assumptions=(_ASSUMED, _CACHES, *log.assumptions, *((f"No cost of a launch: {reason}.",) if reason else ())),
     )  # fmt: skip
 
 

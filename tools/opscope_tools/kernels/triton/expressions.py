@@ -319,6 +319,9 @@ class Expressions(Operations):
         if (
             found.name and found.shape == () and not isinstance(index, ast.Slice | ast.Tuple)
         ):  # of several handed as one
+            if self.language is not None:
+                alike = f"The arrays of {found.name} are taken to be alike: {found.name}.shape and {found.name}.strides are those of each."
+                self.log.assumptions.setdefault(alike)
             return Value(number=leaf(f"{found.name}[{ast.unparse(index)}]"), roots=found.roots)
         if found.shape is None or not all(
             isinstance(p, ast.Slice) or (isinstance(p, ast.Constant) and p.value is None) for p in parts
