@@ -573,6 +573,72 @@ class Counting(Placed):
         return super().forward(input_ids)
 
 
+class Flipping(Layer):
+    """Turns a switch of its class round with every call, so that the same state comes again."""
+
+    flip = False
+
+    def twice(self, given: int) -> bool:  # noqa: ARG002
+        type(self).flip = not self.flip
+        return self.flip
+
+
+class Late:
+    """What is set here only once layers run."""
+
+
+class SetLater(Layer):
+    def twice(self, given: int) -> bool:  # noqa: ARG002
+        count = int(getattr(Late, "count", 0))
+        Late.count = count + 1  # type: ignore[attr-defined]
+        return count % 3 == 1
+
+
+def _one(_: Any) -> bool:
+    return False
+
+
+def _two(_: Any) -> bool:
+    return True
+
+
+_do = _one
+
+
+class BySwitchedFunction(Layer):
+    def twice(self, given: int) -> bool:
+        return _do(given)
+
+
+class Switching(Placed):
+    def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
+        states = self.embed(input_ids)
+        for index, layer in enumerate(self.layers):
+            globals()["_do"] = _two if index % 3 == 0 else _one
+            states = layer(states, index)
+        return states
+
+
+class Starting(Placed):
+    def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
+        Late.count = 0  # type: ignore[attr-defined]
+        Flipping.flip = False
+        return super().forward(input_ids)
+
+
+class BuiltInTurns(Layer):
+    turn: ClassVar[bool] = False
+
+    def prepare(self, layer_idx: int) -> None:
+        if layer_idx == 0:
+            BuiltInTurns.turn = False
+        BuiltInTurns.turn = not self.turn
+        self.mine = self.turn
+
+    def twice(self, given: int) -> bool:  # noqa: ARG002
+        return self.mine
+
+
 class BuiltInOrder(Layer):
     """Counts the layers that were built, and keeps which of them it is."""
 
@@ -692,7 +758,7 @@ def test_what_a_layer_does_for_its_place_is_counted_at_that_place(layer: Any) ->
         (Told, Telling), (Told, Changing), (Set, Setting), (SetOtherwise, SettingOtherwise), (Keeps, CallingTwice),
         (Returns, AskingBack), (FindingCache, Sharing), (Layer, Hooked), (CountingInItsClass, Counting), (CountingInItsFile, Counting),
         (CountingInAnObject, Counting), (CountingInAClosure, Counting), (CountingInAnotherClass, Counting),
-        (HoldsWhatAllHold, ChangingWhatAllHold), (ByTheConfigsSwitch, ChangingTheConfig),
+        (Flipping, Starting), (SetLater, Starting), (BySwitchedFunction, Switching), (HoldsWhatAllHold, ChangingWhatAllHold), (ByTheConfigsSwitch, ChangingTheConfig),
     ],
 )  # fmt: skip
 def test_what_a_layer_does_for_what_it_is_handed_or_told_is_counted(layer: Any, base: Any) -> None:
@@ -701,7 +767,7 @@ def test_what_a_layer_does_for_what_it_is_handed_or_told_is_counted(layer: Any, 
     holds_at_every_depth(trace, model_class)
 
 
-@pytest.mark.parametrize("layer", [BuiltInOrder, FromThePastThirtieth])
+@pytest.mark.parametrize("layer", [BuiltInOrder, BuiltInTurns, FromThePastThirtieth])
 def test_what_a_layer_is_built_as_is_counted_at_every_depth_inside_the_conditions(layer: Any) -> None:
     trace, model_class = recorded(layer)
     assert counted(trace) == really(model_class)

@@ -135,8 +135,7 @@ class Layer:
 class Settings:
     """What others set on layers between their calls: a model may tell each layer what to do by an attribute.
 
-    What a layer sets on itself while it runs is not among it: those that were alike have not run. What its code asks beside
-    itself is: whoever changed that, changed it for all.
+    What a layer sets on itself while it runs is not among it: those that were alike have not run.
     """
 
     def __init__(self, layers: Iterable[Any]) -> None:
@@ -148,8 +147,12 @@ class Settings:
         held, now = self._held[id(layer)], _state(layer)
         if new := {place: text for place, text in now.items() if text != held.get(place)}:
             self._told.setdefault(id(layer), {}).update(new)
-        beside = surroundings(*map(type, layer.modules()))
-        return (*sorted(self._told.get(id(layer), {}).items()), *beside)
+        return tuple(sorted(self._told.get(id(layer), {}).items()))
+
+    @staticmethod
+    def beside(layer: Any) -> tuple[str, ...]:
+        """What its code may ask beside itself, which whoever changes it changes for all."""
+        return surroundings(*map(type, layer.modules()))
 
     def ran(self, layer: Any) -> bool:
         """It ran, or one that is alike did: what it has now is its own. Whether that is not what it had before."""

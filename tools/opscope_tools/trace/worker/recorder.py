@@ -324,7 +324,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         if alike is not None:
             layer = Layer(module, args, kwargs)
             self._ask_loop(module, caller)
-            key: tuple[Any, ...] = (alike, self._settings.of(module), *layer.others)
+            beside = self._settings.beside(module)
+            key: tuple[Any, ...] = (alike, self._settings.of(module), beside, *layer.others)
             now = [t for _, t in tensors_in((args, kwargs))]
             if self.training is not None:
                 key = (*key, tuple(t.requires_grad for t in now))
@@ -393,7 +394,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
             if any(type(leaf) is Place for leaf in tree_leaves(result)):
                 raise UnfoldedError(f"{self._paths[id(module)]} returns its index.")
             keeps = self._settings.ran(module)
-            self._memo[key].append(_Ran(event, result, [t for _, t in tensors_in((args, kwargs))], uses, keeps))
+            if self._settings.beside(module) == beside:  # else one that stood for it would leave out what it changed
+                self._memo[key].append(_Ran(event, result, [t for _, t in tensors_in((args, kwargs))], uses, keeps))
             if decides(uses):
                 self.decided_by_place.add(self._paths[id(module)].rpartition(".")[0])
             self._descend(module, result)

@@ -144,8 +144,8 @@ class Sharing:
             init(module, *given.args, **given.kwargs)
             return
         self._alive.extend(others.values())
-        told = tuple((k, _key(v), _fields(v)) for k, v in others.items())
-        kinds = self.kinds.setdefault((type(module), told, surroundings(type(module))), [])
+        told, beside = tuple((k, _key(v), _fields(v)) for k, v in others.items()), surroundings(type(module))
+        kinds = self.kinds.setdefault((type(module), told, beside), [])
         for kind in kinds:
             if kind.fits(index):
                 kind.copy_to(module, index, functools.partial(_made, type(module), given))
@@ -153,7 +153,8 @@ class Sharing:
                 return
         self._off = True
         try:
-            kinds.append(_first(module, init, given, name, index))
+            made = _first(module, init, given, name, index)
+            kinds += [made] if surroundings(type(module)) == beside else []  # what it changed, a copy would not
         finally:
             self._off = False
 

@@ -1,12 +1,13 @@
 """What a layer's code may ask beside its own module and arguments: values of its file, and of the classes that it uses.
 
 A counter in a class, a switch in a file: a model that changes one between two layers, or a layer that does for the next,
-tells each something else, though their modules are alike. Values are found once per class by the names in the code of its
-methods and of what these call; files of Python's, torch's and transformers' own keep none.
+tells each something else, though their modules are alike. Where to look is found once per class, by the names in the code of
+its methods and of what these call, and looked at anew each time; files of Python's, torch's and transformers' own keep none.
 """
 
 from __future__ import annotations
 
+import builtins
 import functools
 import sys
 import types
@@ -23,36 +24,51 @@ _SMALL = (dict, list, tuple, set, frozenset, deque)
 #: functions whose code is gone through, entries up to which a container is told by what it holds
 _FUNCTIONS, _ENTRIES = 500, 1000
 
-#: whose it is (a file's names, a class, what a function closes over), and its name there
-Slot = tuple[Any, str]
+#: whose values are asked (a file's names, a class, what a function closes over), and under which names; None: all of a class
+Asked = tuple[Any, tuple[str, ...] | None]
 
 
 def surroundings(*kinds: Any) -> tuple[str, ...]:
     """What the values that the code of these classes may ask are now."""
+    known: dict[int, Any] = {}
     return tuple(
-        _told(value)
+        f"{name}: {_told(value, known)}"
         for kind in dict.fromkeys(kinds)
-        for holder, name in _asked(kind)
-        if _may_change(value := _value(holder, name))
+        for holder, names in _asked(kind)
+        for name, value in _values(holder, names)
     )
 
 
-def _told(value: Any) -> str:
-    return str(len(value)) if isinstance(value, _SMALL) and len(value) > _ENTRIES else described(value)
-
-
-def _value(holder: Any, name: str) -> Any:
+def _values(holder: Any, names: tuple[str, ...] | None) -> Iterator[tuple[str, Any]]:
     if isinstance(holder, types.CellType):
-        return holder.cell_contents if holder != types.CellType() else None
-    return (holder if isinstance(holder, dict) else vars(holder)).get(name)
+        yield "", holder.cell_contents if holder != types.CellType() else None
+    elif names is None:
+        yield from ((name, value) for name, value in list(vars(holder).items()) if not name.startswith("__"))
+    else:
+        yield from ((name, holder.get(name)) for name in names)
 
 
-def _may_change(value: Any) -> bool:
-    """Whether it is told by what it is now: a plain value, what holds some, an object of an own class."""
-    if is_plain(value) or isinstance(value, _SMALL):
-        return True
-    left_out = isinstance(value, type | types.FunctionType | types.ModuleType | torch.nn.Module) or is_cache(value)
-    return _own(type(value)) and not left_out
+def _told(value: Any, known: dict[int, Any]) -> str:
+    """A plain value, what holds some, an object of an own class by what it is now; all else by which it is."""
+    if is_plain(value) or isinstance(value, torch.Tensor):
+        return described(value, known)
+    kept = isinstance(value, _SMALL) or (_own(type(value)) and not _is_code(value) and not is_cache(value))
+    return (
+        described(value, known) if kept and _is_small(value, [_ENTRIES]) else f"{type(value).__qualname__} {id(value)}"
+    )
+
+
+def _is_code(value: Any) -> bool:
+    return isinstance(value, type | types.FunctionType | types.ModuleType | torch.nn.Module)
+
+
+def _is_small(value: Any, left: list[int]) -> bool:
+    """Whether a container holds few entries, those of containers in it counted too."""
+    if isinstance(value, _SMALL):
+        left[0] -= len(value)
+        inside = value.values() if isinstance(value, dict) else value
+        return left[0] >= 0 and all(_is_small(one, left) for one in inside)
+    return True
 
 
 def _own(made: Any) -> bool:
@@ -65,9 +81,9 @@ def _own_file(name: str) -> bool:
 
 
 @functools.lru_cache(maxsize=4096)
-def _asked(kind: Any) -> tuple[Slot, ...]:
+def _asked(kind: Any) -> tuple[Asked, ...]:
     """Where the values are that a class's code names."""
-    found: dict[tuple[int, str], Slot] = {}
+    found: dict[int, tuple[Any, dict[str, None] | None]] = {}
     waiting: deque[Any] = deque([kind])
     seen: set[int] = set()
     while waiting and len(seen) < _FUNCTIONS:
@@ -75,32 +91,27 @@ def _asked(kind: Any) -> tuple[Slot, ...]:
         if id(one) in seen:
             continue
         seen.add(id(one))
-        for holder, name in _of_class(one) if isinstance(one, type) else _of_function(one):
-            value = _value(holder, name)
-            if isinstance(value, type | types.FunctionType):
-                waiting.extend([value] if _own(value) else ())
-            elif isinstance(value, staticmethod | classmethod | property):
-                function = value.fget if isinstance(value, property) else value.__func__
-                waiting.extend([function] if isinstance(function, types.FunctionType) else ())
-            elif not name.startswith("__"):
-                found[id(holder), name] = (holder, name)
-    return tuple(found.values())
+        for holder, names in _of_class(one) if isinstance(one, type) else _of_function(one):
+            known = found.setdefault(id(holder), (holder, None if names is None else {}))[1]
+            if known is not None:
+                known.update(dict.fromkeys(names or ()))
+            for _, value in _values(holder, names):
+                called = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
+                if isinstance(called, type | types.FunctionType) and _own(called):
+                    waiting.append(called)
+    return tuple((holder, None if names is None else tuple(names)) for holder, names in found.values())
 
 
-def _of_class(kind: Any) -> Iterator[Slot]:
-    for base in kind.__mro__:
-        if _own(base):
-            yield from ((base, name) for name in vars(base))
+def _of_class(kind: Any) -> Iterator[Asked]:
+    yield from ((base, None) for base in kind.__mro__ if _own(base))
 
 
-def _of_function(function: Any) -> Iterator[Slot]:
-    yield from (
-        (cell, name) for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    )
-    names = {name for code in _codes(function.__code__) for name in code.co_names}
+def _of_function(function: Any) -> Iterator[Asked]:
+    yield from ((cell, ("",)) for cell in function.__closure__ or ())
+    names = {name for code in _codes(function.__code__) for name in code.co_names} - vars(builtins).keys()
     files = [function.__globals__]
     files += [vars(v) for n in names if isinstance(v := files[0].get(n), types.ModuleType) and _own_file(v.__name__)]
-    yield from ((file, name) for file in files for name in sorted(names & file.keys()))
+    yield from ((file, tuple(sorted(names))) for file in files)
 
 
 def _codes(code: Any) -> Iterator[Any]:
