@@ -74,7 +74,9 @@ class Reads(Frozen):
         default=0, description="Of these, places whose object is not declared to be this configuration."
     )
     first: tuple[Place, ...] = ()
-    within: tuple[str, ...] = Field(default=(), description="Classes and functions that hold all these places.")
+    within: tuple[str, ...] = Field(
+        default=(), description="Classes and functions that hold all these places; an empty name: a place is in none."
+    )
 
 
 class Hyperparameter(Frozen):

@@ -112,6 +112,18 @@ void go(float* x, float* y) {{ k<<<8, 128>>>(x, y); }}
     assert not cost_of(kernel).conditions
 
 
+def test_enumerators_of_one_number_are_not_told_apart(tmp_path: Path) -> None:
+    source = """enum class Fill { kZero, kNone, kSame = kNone };
+template <Fill mode> __device__ inline void load(float* to, const float* from) {
+  if constexpr (mode == Fill::kNone) { to[0] = from[0]; }
+}
+__global__ void k(const float* x, float* y) { load<Fill::kSame>(y, x); }
+void go(float* x, float* y) { k<<<8, 128>>>(x, y); }
+"""
+    (load,) = one(tmp_path, source).loads
+    assert load.when != ""
+
+
 def test_a_number_in_braces_is_read_once(tmp_path: Path) -> None:
     kernel = body(tmp_path, "int v{x[threadIdx.x]};\ny[threadIdx.x] = v;", "const int* x, float* y")
     assert cost_of(kernel).read_bytes == "512"

@@ -345,3 +345,23 @@ def test_arrays_of_a_list_are_said_to_be_taken_as_alike(tmp_path: Path) -> None:
     assert cost is not None
     assert "As.shape[0]" in cost.read_bytes
     assert [a for a in cost.assumptions if a.startswith("The arrays of As are taken to be alike")]
+
+
+@pytest.mark.parametrize(
+    ("made", "tiles"),
+    [
+        ("def inner():\n        yield SimpleNamespace(TILE=8, occupancy=1)\n    return list(inner())", ["8"]),
+        ("got = yield SimpleNamespace(TILE=8, occupancy=1)", None),
+        ("first = SimpleNamespace(TILE=8, num_stages=7, occupancy=1)\n    yield SimpleNamespace(TILE=first.num_stages, occupancy=1)", ["7"]),
+    ],
+)  # fmt: skip
+def test_configurations_are_what_their_function_gives_or_said_not_to_be_read(
+    tmp_path: Path, made: str, tiles: list[str] | None
+) -> None:
+    begin, end = SEARCHED.index("    if torch.cuda"), SEARCHED.index("@ct.kernel")
+    source = f"{SEARCHED[:begin]}    {made}\n\n{SEARCHED[end:]}".replace("SEARCH", BY_LAMBDAS)
+    (tmp_path / "a.py").write_text(source)
+    tuned = described(tmp_path, "a.py::scale", {}, {}).autotune
+    assert tuned is not None
+    assert ([str(c.values["T"]) for c in tuned.configs] or None) == tiles
+    assert bool(tuned.unresolved) == (tiles is None)

@@ -66,3 +66,42 @@ def test_a_function_of_a_namespace_is_called_by_that_alone(kernel: KernelTiling)
     assert stores == [(4, "src/own.cuh")]  # once: `shapes::copy` is no `own::copy`, and `lay` no `third::lay`
     assert not [c for c in kernel.constraints if "third" in c.file]
     assert any("lay(...), shapes::copy(...) are not resolved" in note for note in kernel.notes)
+
+
+GET = "__device__ float get(const float* p) { return p[threadIdx.x]; }"
+LED_TO = {
+    "a class with an attribute": (f"struct alignas(16) Vec {{ static {GET} }};", "Vec::get(x)"),
+    "an alias": (f"template <int N> struct Vec {{ static {GET} }};\nusing V4 = Vec<4>;", "V4::get(x)"),
+    "what a class is derived from": (f"struct A {{ static {GET} }};\nstruct B : A {{}};", "B::get(x)"),
+    "what a namespace takes over": (f"namespace d {{ {GET} }}\nnamespace o {{ using d::get; }}", "o::get(x)"),
+    "a namespace that another uses": (f"namespace d {{ {GET} }}\nnamespace o {{ using namespace d; }}", "o::get(x)"),
+    "what is defined outside of it": (
+        f"namespace a {{ __device__ float get(const float*); }}\n{GET.replace('get', 'a::get')}",
+        "a::get(x)",
+    ),
+    "another name of a namespace": (f"namespace long_one {{ {GET} }}\nnamespace s = long_one;", "s::get(x)"),
+    "what a macro calls it": (f"#define SPACE own\nnamespace SPACE {{ {GET} }}", "own::get(x)"),
+}
+
+
+@pytest.mark.parametrize("form", LED_TO)
+def test_a_name_leads_to_what_it_may_mean(tmp_path: Path, form: str) -> None:
+    defined, call = LED_TO[form]
+    text = f"{defined}\n__global__ void k(const float* x, float* y) {{ y[0] = {call}; }}\nvoid go() {{ k<<<8, 128>>>(); }}\n"
+    (tmp_path / "k.cu").write_text(text)
+    quiet: Any = {"checkpoint": lambda: None, "progress": lambda *_: None}
+    repository = Repository(name="r", root=tmp_path, packages=())
+    inventory = scan(repository, MemoryStore(), **quiet)
+    (kernel,) = describe(repository, inventory, [k for k in inventory.kernels if k.name == "k"], **quiet)
+    assert [load.expression for load in kernel.loads] == ["p[threadIdx.x]"]
+
+
+def test_an_own_function_of_the_name_does_not_hide_that_of_the_namespace(tmp_path: Path) -> None:
+    (tmp_path / "o.cuh").write_text(f"namespace o {{ {GET} }}\n")
+    text = '#include "o.cuh"\nnamespace own { __device__ float get(const float* p) { return p[7]; } }\n__global__ void k(const float* x, float* y) { y[0] = o::get(x); }\nvoid go() { k<<<8, 128>>>(); }\n'
+    (tmp_path / "k.cu").write_text(text)
+    quiet: Any = {"checkpoint": lambda: None, "progress": lambda *_: None}
+    repository = Repository(name="r", root=tmp_path, packages=())
+    inventory = scan(repository, MemoryStore(), **quiet)
+    (kernel,) = describe(repository, inventory, [k for k in inventory.kernels if k.name == "k"], **quiet)
+    assert [load.expression for load in kernel.loads] == ["p[threadIdx.x]"]

@@ -231,7 +231,7 @@ class Parameters:
             name: Reads(
                 count=len(found), unsure=sum(not sure for _, _, sure in found),
                 first=tuple(Place(file=file, line=line) for file, line, _ in found[:_FIRST]),
-                within=tuple(dict.fromkeys(held for file, line, _ in found if (held := _around(around[file], line)))),
+                within=tuple(dict.fromkeys(_around(around[file], line) for file, line, _ in found)),
             )
             for name, found in places.items()
         }  # fmt: skip

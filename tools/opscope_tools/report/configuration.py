@@ -40,6 +40,10 @@ _PART_SET = re.compile(r"((?:\[[^\]]*\])+ )?(?:\*\*|//|<<|>>|[-+*/%@&|^])?=(?!=)
 #: an assignment that runs an operator wherever it runs
 _COMPUTES = re.compile(r"torch\.(masked_fill|where|matmul|bmm|einsum|cat|stack|softmax|zeros|ones|full|arange)\(")
 _ALIGNED = re.compile(r"multiple|divisib|%")
+#: what is none of nothing where the configuration has it: another field, a number
+_PLAIN_SET = re.compile(r"self\.\w+|[\d.]+")
+#: axes of a tensor that holds the weights of all experts
+_STACKED = 3
 #: a line that asks whether memory is aligned
 _ALIGNS = r"\bdata_ptr\(\)\s*%"
 #: characters of a value in a list
@@ -149,7 +153,8 @@ def _in_experts(facts: ImplementationFacts, size: int) -> bool:
     """Whether experts are so wide, and no feed-forward network beside them is."""
     experts, networks = facts.classes_of("mixture of experts"), facts.classes_of("feed-forward network")
     held = (node for node in facts.nodes if node.class_name in experts)
-    wide = any(side and side % size == 0 for node in held for shape in node.weights.values() for side in shape[1:])
+    stacked = (shape for node in held for shape in node.weights.values() if len(shape) == _STACKED)
+    wide = any(size in shape[1:] for shape in stacked)
     calls = [facts.calls[name].kernels or () for name in networks if name in facts.calls]
     inner = {size_at(found[1], facts.point(facts.main)) for one in calls if (found := product_widths(one))}
     return wide and size not in inner
@@ -502,7 +507,11 @@ def _of_idle(facts: ImplementationFacts, reads: Reads) -> str:
 def _derived(own: Configuration, parameter: Hyperparameter) -> list[str]:
     """The statements that set it to something else than what was given."""
     said = []
-    whole = next((at for at, each in enumerate(parameter.derived) if not each.condition), None)
+    told = parameter.effective is not None or parameter.value is not None
+    sets = (
+        at for at, each in enumerate(parameter.derived) if not each.condition and _PLAIN_SET.fullmatch(each.formula)
+    )
+    whole = next(sets, None) if told else None
     left = f"self.{parameter.name} is None"  # which it no longer is
     derived = [d for at, d in enumerate(parameter.derived) if whole is None or at <= whole or d.condition != left]
     for each in derived[:3]:

@@ -98,7 +98,7 @@ def _activations(facts: ImplementationFacts, catalogue: Sequence[Task]) -> Itera
     graph, point, number = facts.graphs[0], facts.point(facts.main), task_of_operator(facts.main, catalogue)
     made = [t for t in graph.tensors if t.created_by and t.kind == "activation" and t.bytes]
     peak = max(graph.peaks, key=lambda one: evaluate(one.bytes, point), default=None)
-    there = peak.tensors if peak is not None else ()  # these make it, and stand first
+    there = frozenset(peak.tensors) if peak is not None else frozenset[int]()  # these make it, and stand first
     made.sort(key=lambda t: (t.id not in there, -evaluate(t.bytes, point) * (t.lives[1] - t.lives[0]), t.id))
     rows: dict[Row, None] = {}
     for tensor in made:

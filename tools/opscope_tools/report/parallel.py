@@ -137,18 +137,21 @@ def _plans(split: Split) -> list[scan.Plan]:
 def _of_parts(split: Split, known: Collection[str]) -> Iterator[scan.Plan]:
     """Plans of configurations inside the model's: each model inside it is made with one, and its plan is read from there on."""
     for path in sorted(_models(split, _modules(split)) or ()):
+        nearest: dict[str, scan.Plan] = {}
         for held, span in _configuration_of(split, path):
             for plan in scan.plans(split.reader, held, span.name):
-                placed = replace(plan, entries=tuple(replace(e, name=f"{path}.{e.name}") for e in plan.entries))
-                if plan.declared.pointer not in known and _present(split, placed):
-                    yield placed
+                nearest.setdefault(plan.declared.name, plan)
+        for plan in nearest.values():
+            placed = replace(plan, entries=tuple(replace(e, name=f"{path}.{e.name}") for e in plan.entries))
+            if plan.declared.pointer not in known and not plan.takes_back and _present(split, placed):
+                yield placed
 
 
 def _configuration_of(split: Split, path: str) -> list[tuple[str, Span]]:
     """The class of configuration that the model at a path names, with those that it derives from; [] where that is the whole model's."""
     for place in _lineage(split.reader, locate(split.reader, _modules(split)[path][0].class_name)):
         if (named := scan.configuration(split.reader, *place)) is not None:
-            return [] if named == split.config_location else _lineage(split.reader, named)
+            return [] if named in split.config_lineage else _lineage(split.reader, named)
     return []
 
 

@@ -264,7 +264,8 @@ class Evaluator(ABC):
         if isinstance(value, ImportRef):
             return self.imported(f"{value.dotted}.{node.attr}", scope.module)
         if isinstance(value, ConfigValue):
-            given = {**value.values, **DEFAULT_OPTIONS, **value.options, "kwargs": value.values}
+            given = {**DEFAULT_OPTIONS, **value.options, "kwargs": value.values}
+            given = value.values if value.plain else given
             return given.get(node.attr, leaf(ast.unparse(node)))
         if isinstance(value, Quantity):
             return value.with_text(f"{value.name}.{node.attr}")

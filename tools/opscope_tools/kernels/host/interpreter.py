@@ -84,6 +84,20 @@ class _ContinueError(Exception):
     pass
 
 
+def _yields(body: Iterable[ast.AST]) -> list[bool]:
+    """For each `yield` of a function's own body: whether it is a statement by itself."""
+    found: list[bool] = []
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            continue
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Yield | ast.YieldFrom):
+            found += [node.value.value is not None, *_yields(ast.iter_child_nodes(node.value))]
+            continue
+        found += [False] if isinstance(node, ast.Yield | ast.YieldFrom) else []
+        found += _yields(ast.iter_child_nodes(node))
+    return found
+
+
 class Interpreter(Evaluator):
     """One run in one world."""
 
@@ -241,7 +255,9 @@ class Interpreter(Evaluator):
         try:
             if isinstance(function.node, ast.Lambda):
                 return self.eval(function.node.body, inner)
-            if any(isinstance(n, ast.Yield | ast.YieldFrom) for n in ast.walk(function.node)):
+            if gives := _yields(function.node.body):
+                if not all(gives):
+                    raise UnresolvedError(function.node.name)
                 return self._generate(function.node.body, inner)
             self.execute(function.node.body, inner)
         except _ReturnError as returned:

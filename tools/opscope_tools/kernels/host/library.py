@@ -91,7 +91,7 @@ def call_library(run: Interpreter, dotted: str, node: ast.Call, scope: Scope) ->
     if last == "Config" and "triton" in dotted:
         return _config(run, node, scope)
     if dotted == "types.SimpleNamespace" and not node.args:
-        return ConfigValue(run.arguments(node, scope)[1], {}, scope.module.path, node.lineno)
+        return ConfigValue(run.arguments(node, scope)[1], {}, scope.module.path, node.lineno, plain=True)
     if dotted in {"os.environ.get", "os.getenv"}:
         return _environment(run, node, scope)
     if dotted == "builtins.map" or dotted == "builtins.filter":

@@ -60,6 +60,8 @@ class ConfigValue:
     options: dict[str, Any]
     file: str
     line: int
+    #: of a `SimpleNamespace`, which has nothing that it was not given
+    plain: bool = False
 
 
 #: what Triton gives a configuration that does not say

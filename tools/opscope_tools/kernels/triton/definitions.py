@@ -174,8 +174,10 @@ def handed_by(node: ast.Call, module: PyModule) -> tuple[ast.arguments, ast.expr
     meant = [
         f for f in module.functions if isinstance(maker, ast.Name) and f.name == maker.id and f.lineno < node.lineno
     ]
-    last = meant[-1].body[-1] if meant else None
-    return (meant[-1].args, last.value) if isinstance(last, ast.Return) and last.value is not None else None
+    match meant[-1].body if meant else []:
+        case [ast.Return(value=value)] | [ast.Expr(value=ast.Constant()), ast.Return(value=value)] if value is not None:
+            return meant[-1].args, value
+    return None  # it works something out first
 
 
 def handed(node: ast.Call, module: PyModule) -> tuple[list[ast.expr], list[ast.keyword]]:
@@ -183,8 +185,9 @@ def handed(node: ast.Call, module: PyModule) -> tuple[list[ast.expr], list[ast.k
     if not of_tiles(node):
         return node.args, node.keywords
     given = node.args[3] if len(node.args) > 3 else None
-    if (made := handed_by(node, module)) is not None:
-        given = made[1]
+    if of_search(node):
+        made = handed_by(node, module)
+        given = made[1] if made is not None else node.args[4]
     if isinstance(given, ast.Tuple | ast.List):
         return given.elts, []
     return [ast.Starred(given)] if given is not None else [], []

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from opscope_tools.kernels.cuda.launch.host_text import Names
 from opscope_tools.kernels.cuda.names.definitions import Definition
@@ -27,10 +27,15 @@ from opscope_tools.kernels.records import KernelRef, MacroRef
 _LONGEST, _DEEPEST = 400_000, 256
 #: definitions of one name that are looked at
 _OVERLOADS = 24
+#: places of other files at which a name is looked for
+_CANDIDATES = 200
+
+_T = TypeVar("_T")
 #: files of a folder that are looked through for a structure
 _FILES = 60
-#: what opens a namespace or a class
-_HEADING = re.compile(r"\b(?:namespace|class|struct|union)\s++([\w:]++)")
+#: what opens a namespace, and what lists the enumerators of one that is scoped
+_HEADING = re.compile(r"\bnamespace\s++(?:\[\[[^\]]*+\]\]\s*+)?([\w:]++)")
+_ENUMERATION = re.compile(r"\benum\s++(?:class|struct)\s++(\w++)[^;{}]*+\{([^{}]*+)\}")
 _CONSTANT = re.compile(r"\b((?:const|constexpr|__constant__|__device__)\b\s*+(?:[\w:]++\s++)*)(\w++)\s*+([\[={])")
 _TYPE_LIKE = re.compile(r"\w+_t|T\d?|[A-Z]\w*(?:Type|Vec|Storage)\w*|\w+::\w*(?:_t|Type|type)")
 
@@ -152,14 +157,11 @@ class Library:
         return self._names[source.path](name)
 
     def enumeration(self, source: CSource, name: str) -> str:
-        """The scoped enumeration that `Fill::kNone` is of, where the file sees its definition; empty: of none."""
+        """The scoped enumeration that `Fill::kNone` is of, where the file sees its definition and no two of it are one number; empty: none."""
         space, _, last = name.rpartition("::")
         kind = space.rpartition("::")[2]
-        if not re.fullmatch(r"\w+", kind):
-            return ""
-        written = re.compile(rf"\benum\s+(?:class|struct)\s+{kind}\b[^;{{}}]*\{{([^{{}}]*)\}}")
-        found = (written.search(header.statements) for header in self.headers(source) if kind in header.statements)
-        return kind if any(last in re.findall(r"\w+", match[1]) for match in found if match is not None) else ""
+        tables = (_enumerations(header) for header in self.headers(source)) if kind else ()
+        return kind if any(last in table.get(kind, ()) for table in tables) else ""
 
     def declared(self, source: CSource, name: str) -> list[tuple[str, str, int]]:
         """(words before the name, bracket or sign behind it, line) of the constants and tables of that name in a file."""
@@ -178,19 +180,32 @@ class Library:
         return self._parsed[key]
 
     def _stands(self, space: str, source: CSource, found: Definition, caller: CSource) -> bool:
-        """Whether a definition stands where a name leads: in the namespace or class that is named before it; of a plain name, in a file
-        that the caller's includes, or in a namespace that one of these opens or uses."""
+        """Whether a definition may stand where a name leads: `cute::copy` in no other namespace, as far as the caller's files tell; a plain
+        name in a file that they include, or in a namespace that one of them opens or uses."""
         last, seen = space.rpartition("::")[2], self.headers(caller)
-        if not last:
-            near = source.path in [header.path for header in seen]
-            return (
-                near or not (around := _scopes(source, found.name_position)) or any(around & _opened(h) for h in seen)
-            )
-        aliases = (re.search(rf"\bnamespace\s+{last}\s*=\s*([\w:]+)", header.statements) for header in seen)
-        names = {last, *(match[1].rpartition("::")[2] for match in aliases if match is not None)}
         around = _scopes(source, found.name_position)
-        written = {m.body.strip() for header in self.headers(source) for m in header.macros if m.name in around}
-        return bool(names & (around | written))
+        if not around or last in around:
+            return True
+        used = set[str]().union(*map(_used, seen))
+        if not last:
+            opened = used.union(*(header.namespaces for header in seen))
+            return source.path in [header.path for header in seen] or bool(around & opened)
+        typed = last.endswith(("_t", "type")) or any(last in _types(header) for header in seen)
+        if typed or around & used or found.name in used:
+            return True  # a class or an alias, or what another namespace takes over
+        return last in {m.body.strip() for header in self.headers(source) for m in header.macros if m.name in around}
+
+    def _defined(self, name: str, space: str, references: Sequence[KernelRef], caller: CSource) -> list[Function]:
+        """The definitions that stand where a name leads."""
+        found: list[Function] = []
+        for reference in references:
+            source = self.load(reference.file)
+            for definition in self.definitions(source, True) if source is not None and len(found) < _OVERLOADS else ():
+                if source is None or definition.name != name or source.line(definition.name_position) != reference.line:
+                    continue
+                if self.code(source).inside(definition.body) and self._stands(space, source, definition, caller):
+                    found.append(self.function(source, definition))
+        return found
 
     def called(self, name: str, caller: CSource) -> list[Function]:
         """The device functions that a name may mean in a file: `cute::copy` none of another namespace than that."""
@@ -198,41 +213,67 @@ class Library:
         if key not in self._named:
             space, _, name = re.sub(r"<.*>", "", name, flags=re.DOTALL).rpartition("::")
             candidates = self.devices.get(name, [])
-            chosen = [c for c in candidates if c.file == caller.path] or candidates
-            if len({c.file for c in chosen}) > 1:  # of files that do not see each other: the nearest folder
+            own = [c for c in candidates if c.file == caller.path]
+            found = self._defined(name, space, own, caller) if own else []
+            if not found:
+                others = [c for c in candidates if c.file != caller.path]
                 folder = caller.path.rpartition("/")[0]
-                chosen = [c for c in chosen if c.file.rpartition("/")[0] == folder] or chosen
-            found = []
-            for reference in chosen[:_OVERLOADS]:
-                source = self.load(reference.file)
-                for definition in self.definitions(source, True) if source is not None else ():
-                    if source is None or definition.name != name:
-                        continue
-                    here = source.line(definition.name_position) == reference.line
-                    if (
-                        here
-                        and self.code(source).inside(definition.body)
-                        and self._stands(space, source, definition, caller)
-                    ):
-                        found.append(self.function(source, definition))
+                found = self._defined(name, space, others[:_CANDIDATES], caller)
+                if len({f.file for f in found}) > 1:  # of files that do not see each other: the nearest folder
+                    found = [f for f in found if f.file.rpartition("/")[0] == folder] or found
             self._named[key] = found if len({f.file for f in found}) <= 1 else []
         return self._named[key]
 
 
-def _opened(source: CSource) -> set[str]:
-    """Names of the namespaces that a file opens or uses."""
-    if "opened" not in source.read:
-        used = re.findall(r"\busing\s+namespace\s+([\w:]+)", source.statements)
-        source.read["opened"] = {*source.namespaces, *(name.rpartition("::")[2] for name in used)}
-    found: set[str] = source.read["opened"]
+def _used(source: CSource) -> set[str]:
+    """Names of the namespaces that a file uses, and of what it takes over from some."""
+    words = r"\busing\s+(?:namespace\s+)?(?:\w+::)*(\w+)\s*;"
+    return _kept(source, "used", lambda: set(re.findall(words, source.statements)))
+
+
+def _types(source: CSource) -> set[str]:
+    """Names that a file gives to types, parameters of templates and aliases of namespaces among them."""
+    words = r"\b(?:class|struct|union|typename|using|typedef|namespace(?=\s+\w+\s*=))\b([^;{}=<>]*)"
+    return _kept(
+        source, "types", lambda: {w for text in re.findall(words, source.statements) for w in re.findall(r"\w+", text)}
+    )
+
+
+def _enumerations(source: CSource) -> dict[str, tuple[str, ...]]:
+    """The scoped enumerations of a file whose enumerators are numbers apart."""
+
+    def made() -> dict[str, tuple[str, ...]]:
+        found = {}
+        for match in _ENUMERATION.finditer(source.statements):
+            parts = [part.partition("=") for part in match[2].split(",") if part.strip()]
+            numbers: list[int] = []
+            for _, given, text in parts:
+                if given and not text.strip().isdigit():
+                    break
+                numbers.append(int(text) if given else numbers[-1] + 1 if numbers else 0)
+            if len(set(numbers)) == len(parts):
+                found[match[1]] = tuple(name.strip() for name, _, _ in parts)
+        return found
+
+    return _kept(source, "enumerations", made)
+
+
+def _kept(source: CSource, table: str, make: Callable[[], _T]) -> _T:
+    """A table of a whole file, made once."""
+    if table not in source.read:
+        source.read[table] = make()
+    found: _T = source.read[table]
     return found
 
 
 def _scopes(source: CSource, position: int) -> set[str]:
-    """Names of the namespaces and classes that hold a position."""
-    found = set[str]()
+    """Names of the namespaces that hold a definition whose name stands at a position, and those that are written before it."""
+    written = re.search(r"((?:\w+::)+)$", source.statements[max(position - 200, 0) : position])
+    found = set(written[1].strip(":").split("::")) if written is not None else set()
     for opening, closing in source.all_blocks:
-        if opening < position < closing:
+        if opening > position:
+            break
+        if position < closing:
             heading = re.split(r"[;{}]", source.statements[max(opening - 300, 0) : opening])[-1]
             found.update(*(match[1].split("::") for match in _HEADING.finditer(heading)))
     return found
