@@ -182,11 +182,13 @@ def test_each_plan_is_counted_on_its_own_and_fsdp_is_data_parallel(rendered: Cal
         f"`_tp_plan` (`{toy.FILE}:{own}`) declares it for `lm_head`." in text
     )
     assert f"**Data Parallelism:** Of `lm_head` alone; `_fsdp_plan` (`{toy.FILE}:{toy.line_of('_fsdp_plan')}`)" in text
-    assert not any("keep_full_weight" in cell for cells in rows(text, "7.2") for cell in cells)
+    (kept,) = [cells for cells in rows(text, "7.2") if any("keep_full_weight" in cell for cell in cells)]
+    assert kept[1] == "all_gather of its weights, before it runs"
+    assert f"when the fsdp plan is applied (`{toy.FILE}:{toy.line_of('_fsdp_plan')}`)" in kept[2]
 
 
 def test_communication_follows_from_the_style_and_the_shape_that_ran(rendered: Callable[..., Report]) -> None:
-    said = {cells[0].split("`")[1]: cells for cells in rows(rendered().text, "7.2")}
+    said = {cells[0].split("`")[1]: cells for cells in rows(rendered().text, "7.2") if "weights" not in cells[1]}
     size = "`{batch_size} * {seq_len} * {hidden_size} * {a_bytes}` bytes (1.02 kB in prefill)"  # 64 * 8 * 2 bytes
     assert said["layers.*.attention.o_proj"][1].startswith("all_reduce of its output")
     assert said["layers.*.attention.o_proj"][3] == f"{size} in each of `{{num_layers}}` calls"

@@ -59,7 +59,9 @@ def test_the_parameters_of_a_call_are_those_of_the_module_at_its_path() -> None:
         assert found.weights == {"weight": (width,)}
 
 
-@pytest.mark.parametrize(("share", "said"), [(0.51, "most of its"), (0.38, "the largest part of its")])
+@pytest.mark.parametrize(
+    ("share", "said"), [(0.51, "with most of the modelled"), (0.38, "with the largest part of the modelled")]
+)
 def test_most_is_said_of_more_than_half_alone(facts: ImplementationFacts, share: float, said: str) -> None:
     estimates = {
         phase: found.model_copy(update={"spent": (found.spent[0].model_copy(update={"share": share}),)})
