@@ -38,16 +38,21 @@ OTHERS = {
 }
 
 
+def read(folder: Path) -> KernelTiling:
+    """The kernel `k` of the files in a folder."""
+    quiet: Any = {"checkpoint": lambda: None, "progress": lambda *_: None}
+    repository = Repository(name="r", root=folder, packages=())
+    inventory = scan(repository, MemoryStore(), **quiet)
+    (found,) = describe(repository, inventory, [k for k in inventory.kernels if k.name == "k"], **quiet)
+    return found
+
+
 @pytest.fixture
 def kernel(tmp_path: Path) -> KernelTiling:
     for name, text in {"src/k.cu": KERNEL, "src/own.cuh": "#include <lib/log.hpp>\n" + OWN, **OTHERS}.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    quiet: Any = {"checkpoint": lambda: None, "progress": lambda *_: None}
-    repository = Repository(name="r", root=tmp_path, packages=())
-    inventory = scan(repository, MemoryStore(), **quiet)
-    (found,) = describe(repository, inventory, [k for k in inventory.kernels if k.name == "k"], **quiet)
-    return found
+    return read(tmp_path)
 
 
 def test_a_macro_of_a_file_that_is_compiled_by_itself_is_none_of_others(kernel: KernelTiling) -> None:
@@ -89,10 +94,7 @@ def test_a_name_leads_to_what_it_may_mean(tmp_path: Path, form: str) -> None:
     defined, call = LED_TO[form]
     text = f"{defined}\n__global__ void k(const float* x, float* y) {{ y[0] = {call}; }}\nvoid go() {{ k<<<8, 128>>>(); }}\n"
     (tmp_path / "k.cu").write_text(text)
-    quiet: Any = {"checkpoint": lambda: None, "progress": lambda *_: None}
-    repository = Repository(name="r", root=tmp_path, packages=())
-    inventory = scan(repository, MemoryStore(), **quiet)
-    (kernel,) = describe(repository, inventory, [k for k in inventory.kernels if k.name == "k"], **quiet)
+    kernel = read(tmp_path)
     assert [load.expression for load in kernel.loads] == ["p[threadIdx.x]"]
 
 
@@ -100,8 +102,5 @@ def test_an_own_function_of_the_name_does_not_hide_that_of_the_namespace(tmp_pat
     (tmp_path / "o.cuh").write_text(f"namespace o {{ {GET} }}\n")
     text = '#include "o.cuh"\nnamespace own { __device__ float get(const float* p) { return p[7]; } }\n__global__ void k(const float* x, float* y) { y[0] = o::get(x); }\nvoid go() { k<<<8, 128>>>(); }\n'
     (tmp_path / "k.cu").write_text(text)
-    quiet: Any = {"checkpoint": lambda: None, "progress": lambda *_: None}
-    repository = Repository(name="r", root=tmp_path, packages=())
-    inventory = scan(repository, MemoryStore(), **quiet)
-    (kernel,) = describe(repository, inventory, [k for k in inventory.kernels if k.name == "k"], **quiet)
+    kernel = read(tmp_path)
     assert [load.expression for load in kernel.loads] == ["p[threadIdx.x]"]

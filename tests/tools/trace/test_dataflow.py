@@ -242,7 +242,9 @@ def test_a_plan_that_every_configuration_inherits_counts_where_its_modules_are_t
 
 
 def test_the_table_that_is_added_to_every_tensor_plan_is_reduced(context: ToolContext) -> None:
-    told = [c for c in flow(context, "llama").communication if "embed_tokens" in c.what and "weights" not in c.primitive]
+    told = [
+        c for c in flow(context, "llama").communication if "embed_tokens" in c.what and "weights" not in c.primitive
+    ]
     assert [(c.primitive.split()[0], c.bytes) for c in told] == [
         ("all_reduce", "{batch_size} * {seq_len} * {hidden_size} * {a_bytes}")
     ]

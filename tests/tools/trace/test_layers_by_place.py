@@ -507,7 +507,7 @@ class Counters:
     @classmethod
     def reset(cls) -> None:
         globals()["_calls"] = cls.of_class = CountingInItsClass.calls = 0
-        cls.of_file.__init__()  # type: ignore[misc]
+        cls.of_file.count = cls.of_file.held["count"] = 0
         _count_here(0)
 
 
@@ -533,7 +533,8 @@ class Counts(Layer):
         return self.counted() % 3 == 1
 
     def counted(self) -> int:
-        raise NotImplementedError
+        """Which call it is, wherever that is kept; here nowhere."""
+        return 0
 
 
 class CountingInItsClass(Counts):
@@ -586,11 +587,13 @@ class Flipping(Layer):
 class Late:
     """What is set here only once layers run."""
 
+    count: ClassVar[int]
+
 
 class SetLater(Layer):
     def twice(self, given: int) -> bool:  # noqa: ARG002
         count = int(getattr(Late, "count", 0))
-        Late.count = count + 1  # type: ignore[attr-defined]
+        Late.count = count + 1
         return count % 3 == 1
 
 
@@ -621,7 +624,7 @@ class Switching(Placed):
 
 class Starting(Placed):
     def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
-        Late.count = 0  # type: ignore[attr-defined]
+        Late.count = 0
         Flipping.flip = False
         return super().forward(input_ids)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -26,7 +26,6 @@ from opscope_tools.index.configurations.configurations import Held, ReadConfigur
 from opscope_tools.index.configurations.constructor_steps import Taken
 from opscope_tools.index.modules.shown_values import Shown
 from opscope_tools.settings import Meanings, PythonSource, Reader, config_reads
-from opscope_tools.source.python.trees import Definition
 
 ModelFiles = Callable[[ClassSymbol], list[tuple[Repository, str]]]
 #: what stands at a place in a file
@@ -223,15 +222,15 @@ class Parameters:
             holders={owner.symbol.name: owner.names} if owner is not None else dict(self._holders(read.symbol)),
         )  # fmt: skip
         places: dict[str, list[tuple[str, int, bool]]] = {}
-        around = {file: self.sources.of(repository, file).definitions for repository, file in files}
-        for repository, file in files:
-            for name, lines in config_reads(self.sources.of(repository, file), sought).items():
+        sources = {file: self.sources.of(repository, file) for repository, file in files}
+        for file in sources:
+            for name, lines in config_reads(sources[file], sought).items():
                 places.setdefault(name, []).extend((file, line, sure) for line, sure in lines)
         return {
             name: Reads(
                 count=len(found), unsure=sum(not sure for _, _, sure in found),
                 first=tuple(Place(file=file, line=line) for file, line, _ in found[:_FIRST]),
-                within=tuple(dict.fromkeys(_around(around[file], line) for file, line, _ in found)),
+                within=tuple(dict.fromkeys(sources[file].around(line).partition(".")[0] for file, line, _ in found)),
             )
             for name, found in places.items()
         }  # fmt: skip
@@ -242,12 +241,6 @@ class Parameters:
         for _, node in self.sources.of(symbol.repository, symbol.file).definitions:
             if isinstance(node, ast.ClassDef) and symbol.name in _parts(node):
                 yield node.name, frozenset(_fields(node))
-
-
-def _around(definitions: Iterable[tuple[str, Definition]], line: int) -> str:
-    """The outermost definition of a file that holds a line; empty where none does."""
-    held = (name for name, node in definitions if node.lineno <= line <= (node.end_lineno or line))
-    return next(held, "").partition(".")[0]
 
 
 def _parts(node: ast.ClassDef) -> set[str]:

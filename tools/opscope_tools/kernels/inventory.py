@@ -27,7 +27,7 @@ from opscope_tools.kernels.cutlass.definitions import may_hold, references
 from opscope_tools.kernels.records import FileFacts, Inventory, KernelRef, MacroRef, PickerRef, WrapperRef
 from opscope_tools.kernels.triton.definitions import find_in_python, worth_parsing
 from opscope_tools.source.cpp.text import decoded
-from opscope_tools.source.files import CUDA, LIMIT, PYTHON, TEMPLATES, read_bytes, too_large, walk
+from opscope_tools.source.files import CUDA, HEADERS, LIMIT, PYTHON, TEMPLATES, read_bytes, too_large, walk
 
 Progress = Callable[[float, float | None, str], None]
 _TEMPLATE_KERNEL = re.compile(
@@ -179,10 +179,6 @@ def _template(path: str, data: bytes) -> FileFacts:
     return FileFacts(not_analysed=tuple(found))
 
 
-#: what is compiled by itself, and by no other file seen
-_COMPILED = (".cu", ".cc", ".cpp", ".cxx", ".c")
-
-
 def _assembled(
     repository: Repository,
     written: tuple[str, ...],
@@ -208,7 +204,7 @@ def _assembled(
         Unanalysed(form="CUTLASS operator whose kernel is outside the repository", name=KERNEL, file=launch.file, line=launch.line)
         for facts in files for launch in facts.launches if KERNEL in launch.callees and KERNEL not in names
     ]  # fmt: skip
-    shared = [m for m in macros if not m.file.endswith(_COMPILED)]
+    shared = [m for m in macros if m.file.endswith(HEADERS)]  # no file sees those of what is compiled by itself
     kept = {m.name: m for m in shared if len(m.body) <= 120 and re.search(r"\d|/", m.body)}
     kept |= {m.name: m for m in shared if _indexes(m, shared)}
     return Inventory(

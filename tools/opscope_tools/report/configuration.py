@@ -112,7 +112,7 @@ def configuration_rows(facts: ImplementationFacts, quotes: Quotes) -> list[Row]:
         shown = _value(quotes, f"config.{name}", value) if value is not None else reason
         idle = variable is None and value is not None and name != "max_seq_len"
         same = _taken_over(facts, attribute) if idle else ""
-        meaning = f"the number of `{same}` by another name" if same else meaning
+        meaning = f"`{same}` by another name" if same else meaning
         meaning += ", which no formula of this pass names" * idle
         declared = _declared(facts, attribute, value) or (_made(facts, name) if value is not None else "")
         rows.append((f"`{name}`", shown, f"{meaning}{declared}"))

@@ -39,6 +39,7 @@ __all__ = [
     "CallKind",
     "Figures",
     "ImplementationFacts",
+    "anywhere",
     "bind",
     "default_point",
     "is_leaf",
@@ -364,6 +365,14 @@ def locate(reader: SourceReader, class_name: str) -> tuple[str, Span] | None:
             if span is not None:
                 return path, span
     return None
+
+
+def anywhere(config: Mapping[str, object], name: str) -> object | None:
+    """A setting of the config or of a configuration nested in it."""
+    if config.get(name) is not None:
+        return config[name]
+    parts = (part for part in config.values() if isinstance(part, Mapping))
+    return next((found for part in parts if (found := anywhere(part, name)) is not None), None)
 
 
 def _elements(shape: Sequence[str]) -> str:

@@ -15,14 +15,14 @@ from opscope_schemas.formula import Rational, evaluate, variables
 from opscope_schemas.units import things
 
 from opscope_tools.report import scan
-from opscope_tools.report.facts import ImplementationFacts, leaves, short, walk
+from opscope_tools.report.facts import ImplementationFacts, anywhere, leaves, short, walk
 from opscope_tools.report.kinds import windowed
 from opscope_tools.report.markdown import number
 from opscope_tools.report.nodes import counted_again, tied_modules
 from opscope_tools.report.quotes import Quotes
 
 __all__ = [
-    "attention_kind", "device_tests", "execution_lines", "framework", "hierarchy", "hooks_that_ran", "keeps_latents", "key_features", "lines_that_ran", "of_latents", "ran_in", "scopes", "swappable",
+    "attention_kind", "device_tests", "execution_lines", "framework", "hierarchy", "hooks_that_ran", "keeps_latents", "key_features", "latent_width", "lines_that_ran", "of_latents", "ran_in", "scopes", "swappable",
 ]  # fmt: skip
 
 #: lines that ask what device there is
@@ -62,7 +62,7 @@ def _kept_heads(facts: ImplementationFacts, values: Mapping[str, Rational]) -> i
 
 def latent_width(facts: ImplementationFacts) -> int | None:
     """Width of the latents that keys and values are made from; None where they are made from the tokens' own vectors."""
-    rank = facts.tree.config.get("kv_lora_rank")
+    rank = anywhere(facts.tree.config, "kv_lora_rank")
     return rank if isinstance(rank, int) and rank else None
 
 
@@ -98,11 +98,8 @@ def key_features(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
     kind = attention_kind(facts)
     for role in dict.fromkeys(facts.role(k.class_name) for _, _, k in walk(facts.main.kernels, "") if k.class_name):
         for name in facts.classes_of(role)[:1] if role not in _PLAIN else ():
-            detail = (
-                f", {kind[0]}: {_heads(quotes, kind)}{of_latents(facts, quotes)}"
-                if kind and role == "attention"
-                else ""
-            )
+            told = f", {kind[0]}: {_heads(quotes, kind)}{of_latents(facts, quotes)}" if kind else ""
+            detail = told if role == "attention" else ""
             (features if detail or role == "mixture of experts" else classes).append(
                 f"{role.capitalize()}: `{short(name)}` ({facts.pointer(name)}){detail}"
             )

@@ -16,7 +16,7 @@ from typing import Literal
 from opscope_schemas.analysis import Kernel, ModelAnalysis, ModelTreeResult, ModuleNode, TensorInfo
 from opscope_schemas.dataflow import Communication, Overlap, Place, Strategy
 from opscope_schemas.estimates import RooflineResult
-from opscope_schemas.formula import Formula, Rational, evaluate
+from opscope_schemas.formula import Formula, Rational, evaluate, variables
 from opscope_schemas.units import plain_bytes
 
 from opscope_tools.report import scan
@@ -105,6 +105,26 @@ class Split:
         """The config class and the classes that it derives from, as far as the registered repositories hold them."""
         return _lineage(self.reader, self.config_location)
 
+    @cached_property
+    def modules(self) -> _Modules:
+        """The modules that ran; the analysed one first."""
+        document = self.document
+        last = document.kernels[-1].outputs if document.kernels else ()
+        found = {_starred(document.instance): [_Ran(document.class_name, (), last, "1")]}
+        for path, ran in _submodules(document.kernels, document.instance):
+            found.setdefault(path, []).append(ran)
+        return found
+
+    @cached_property
+    def models(self) -> set[str] | None:
+        """Paths of what is a model of transformers by itself; None where the whole is none, so that nothing says where plans begin."""
+        found = {path for path in self.modules if any(span.name == _MODEL for _, span in self.lineage(path))}
+        return found or None
+
+    def lineage(self, path: str) -> list[tuple[str, Span]]:
+        """The class of the module at a path, with those that it derives from."""
+        return _lineage(self.reader, locate(self.reader, self.modules[path][0].class_name))
+
 
 def _lineage(reader: SourceReader, place: tuple[str, Span] | None) -> list[tuple[str, Span]]:
     """A class and those that it derives from, nearest first, as far as the registered repositories hold them."""
@@ -136,7 +156,7 @@ def _plans(split: Split) -> list[scan.Plan]:
 
 def _of_parts(split: Split, known: Collection[str]) -> Iterator[scan.Plan]:
     """Plans of configurations inside the model's: each model inside it is made with one, and its plan is read from there on."""
-    for path in sorted(_models(split, _modules(split)) or ()):
+    for path in sorted(split.models or ()):
         nearest: dict[str, scan.Plan] = {}
         for held, span in _configuration_of(split, path):
             for plan in scan.plans(split.reader, held, span.name):
@@ -149,7 +169,7 @@ def _of_parts(split: Split, known: Collection[str]) -> Iterator[scan.Plan]:
 
 def _configuration_of(split: Split, path: str) -> list[tuple[str, Span]]:
     """The class of configuration that the model at a path names, with those that it derives from; [] where that is the whole model's."""
-    for place in _lineage(split.reader, locate(split.reader, _modules(split)[path][0].class_name)):
+    for place in split.lineage(path):
         if (named := scan.configuration(split.reader, *place)) is not None:
             return [] if named in split.config_lineage else _lineage(split.reader, named)
     return []
@@ -157,31 +177,19 @@ def _configuration_of(split: Split, path: str) -> list[tuple[str, Span]]:
 
 def _present(split: Split, plan: scan.Plan) -> list[str]:
     """The patterns of a plan that name a module or a weight that ran; transformers reads them from each model inside the model on."""
-    modules = _modules(split)
-    models = None if split.document.instance else _models(split, modules)
-    return [entry.name for entry in plan.entries if _names(split, entry.name, modules, models)]
+    return [entry.name for entry in plan.entries if _names(split, entry.name)]
 
 
-def _names(split: Split, pattern: str, modules: _Modules, models: set[str] | None) -> bool:
-    return bool(_paths(pattern, modules, models)) or _is_weight(split, pattern, modules)
+def _names(split: Split, pattern: str) -> bool:
+    return bool(_paths(split, pattern)) or _is_weight(split, pattern)
 
 
-def _paths(pattern: str, modules: _Modules, models: set[str] | None) -> list[str]:
+def _paths(split: Split, pattern: str) -> list[str]:
     """What ran where a pattern points, from a model on."""
     ends = (f".{pattern}", f".{pattern}.*")  # a list of layers is no module that runs
-    found = [(path, end) for path in modules for end in ends if f".{path}".endswith(end)]
+    found = [(path, end) for path in split.modules for end in ends if f".{path}".endswith(end)]
+    models = None if split.document.instance else split.models
     return [path for path, end in found if models is None or f".{path}".removesuffix(end)[1:] in models]
-
-
-def _models(split: Split, modules: _Modules) -> set[str] | None:
-    """Paths of what is a model of transformers by itself; None where the whole is none, so that nothing says where plans begin."""
-    classes = {path: ran[0].class_name for path, ran in modules.items()}
-    models = {
-        path
-        for path, name in classes.items()
-        if any(span.name == _MODEL for _, span in _lineage(split.reader, locate(split.reader, name)))
-    }
-    return models or None
 
 
 def _with_table(split: Split, plan: scan.Plan) -> scan.Plan:
@@ -248,7 +256,7 @@ def _alone(split: Split, kind: str, strategy: Strategy) -> str:
     plans = [plan for plan in _plans(split) if plan.kind == kind]
     names = list(dict.fromkeys(name for plan in plans for name in _present(split, plan)))
     whole = len(plans) < len(strategy.places) or not all(plan.entries for plan in plans)
-    starred = any("*" in name or f".{name}.*" in f".{path}" for name in names for path in _modules(split))
+    starred = any("*" in name or f".{name}.*" in f".{path}" for name in names for path in split.modules)
     return "" if whole or starred or split.document.instance else " and ".join(f"`{name}`" for name in names)
 
 
@@ -291,26 +299,22 @@ def communications(split: Split) -> tuple[Communication, ...]:
                       note="not analysed: source sets the size")
         for hit in calls
     ]  # fmt: skip
-    modules = _modules(split)
     for plan in _plans(split):
         if plan.kind in ("tp", "ep", "sp"):
             rows += [
-                row
-                for entry in plan.entries
-                for row in _entries(split, plan, entry, modules)
-                if _concerns(split, entry.name, modules)
+                row for entry in plan.entries for row in _entries(split, plan, entry) if _concerns(split, entry.name)
             ]
         elif plan.kind == "fsdp":
-            rows += _gathered(split, plan, modules)
+            rows += _gathered(split, plan)
     return tuple(rows)
 
 
-def _gathered(split: Split, plan: scan.Plan, modules: _Modules) -> Iterator[Communication]:
+def _gathered(split: Split, plan: scan.Plan) -> Iterator[Communication]:
     """The weights of modules that each rank keeps a part of: whole before they run."""
-    models = None if split.document.instance else _models(split, modules)
     for entry in plan.entries:
-        for path, ran in ((p, ran) for p in _paths(entry.name, modules, models) for ran in modules[p]):
-            node = find(split.tree.tree, ran.class_name, path)
+        for path, ran in ((p, ran) for p in _paths(split, entry.name) for ran in split.modules[p]):
+            runs = evaluate(ran.repeat, split.point) if variables(ran.repeat) <= split.point.keys() else 0
+            node = find(split.tree.tree, ran.class_name, path, runs=int(runs))
             yield Communication(
                 what=f"`{entry.name}` split as `{entry.text}`", primitive=_WEIGHTS,
                 when=f"when the {plan.kind} plan is applied", file=entry.path, line=entry.line,
@@ -390,16 +394,6 @@ class _Ran:
 _Modules = dict[str, list[_Ran]]
 
 
-def _modules(split: Split) -> _Modules:
-    """The modules that ran; the analysed one first."""
-    document = split.document
-    last = document.kernels[-1].outputs if document.kernels else ()
-    found = {_starred(document.instance): [_Ran(document.class_name, (), last, "1")]}
-    for path, ran in _submodules(document.kernels, document.instance):
-        found.setdefault(path, []).append(ran)
-    return found
-
-
 def _submodules(kernels: Sequence[Kernel], above: str) -> Iterator[tuple[str, _Ran]]:
     for kernel in kernels:
         if kernel.class_name:
@@ -412,22 +406,22 @@ def _starred(path: str) -> str:
     return re.sub(r"\.[\d,-]+(?=\.|$)", ".*", path)
 
 
-def _concerns(split: Split, pattern: str, modules: _Modules) -> bool:
+def _concerns(split: Split, pattern: str) -> bool:
     """Whether an entry names the analysed module or something inside it; a whole model holds everything."""
     instance = _starred(split.document.instance)
-    if not instance or _named(pattern, modules):
+    if not instance or _named(split, pattern):
         return True
     parts = pattern.split(".")
     heads = (".".join(parts[:count]) for count in range(1, len(parts)))
     return any(f".{instance}".endswith(f".{head}") for head in heads)
 
 
-def _named(pattern: str, modules: _Modules) -> list[_Ran]:
+def _named(split: Split, pattern: str) -> list[_Ran]:
     """What ran where a pattern points; plans of a base model leave out the attribute that holds it.
 
     Layers of several kinds stand at one starred path: runs whose calls give and take the same are one, with all their calls.
     """
-    there = next((ran for path, ran in modules.items() if f".{path}".endswith(f".{pattern}")), [])
+    there = next((ran for path, ran in split.modules.items() if f".{path}".endswith(f".{pattern}")), [])
     found: dict[object, _Ran] = {}
     for ran in there:
         shapes = tuple((t.shape, t.dtype) for t in (*ran.inputs, *ran.outputs))
@@ -438,10 +432,10 @@ def _named(pattern: str, modules: _Modules) -> list[_Ran]:
     return list(found.values())
 
 
-def _is_weight(split: Split, pattern: str, modules: _Modules) -> bool:
+def _is_weight(split: Split, pattern: str) -> bool:
     """Whether a pattern names a weight of a module that ran."""
     holder, _, weight = pattern.rpartition(".")
-    classes = {ran.class_name for ran in _named(holder, modules)} if holder else set()
+    classes = {ran.class_name for ran in _named(split, holder)} if holder else set()
     return any(node.class_name in classes and weight in node.weights for node in _nodes(split.tree.tree))
 
 
@@ -451,15 +445,15 @@ def _nodes(node: ModuleNode) -> Iterator[ModuleNode]:
         yield from _nodes(child)
 
 
-def _entries(split: Split, plan: scan.Plan, entry: scan.Hit, modules: _Modules) -> list[Communication]:
+def _entries(split: Split, plan: scan.Plan, entry: scan.Hit) -> list[Communication]:
     """What one entry of a plan communicates: one row for each size of a call, two where the source chooses between ways."""
-    calls = _named(entry.name, modules)
+    calls = _named(split, entry.name)
     if entry.text == _DISPATCH and calls and _registered(split, _DISPATCH):
         return [row for call in calls for row in _dispatched(split, plan, entry, call)]
     rows: dict[tuple[str, str, str], Communication] = {}
     runs: list[_Ran | None] = [*calls] or [None]
     for call in runs:
-        row = _entry(split, plan, entry, modules, call)
+        row = _entry(split, plan, entry, call)
         key = (row.primitive, row.note, row.bytes)
         if key in rows and row.calls:
             row = row.model_copy(update={"calls": str(Formula.parse(rows[key].calls) + Formula.parse(row.calls))})
@@ -510,9 +504,9 @@ def _sent(document: ModelAnalysis, call: _Ran) -> Formula | None:
 
 
 def _entry(
-    split: Split, plan: scan.Plan, entry: scan.Hit, modules: _Modules, call: _Ran | None
+    split: Split, plan: scan.Plan, entry: scan.Hit, call: _Ran | None
 ) -> Communication:  # fmt: skip
-    primitive, note, ran = _communicated(split, entry, modules, call)
+    primitive, note, ran = _communicated(split, entry, call)
     size = tensor_bytes(ran.outputs[0], split.document.dtype) if ran is not None else None
     return Communication(
         what=f"`{entry.name}` split as `{entry.text}`", primitive=primitive, when=f"when the {plan.kind} plan is applied",
@@ -522,10 +516,10 @@ def _entry(
 
 
 def _communicated(
-    split: Split, entry: scan.Hit, modules: _Modules, call: _Ran | None
+    split: Split, entry: scan.Hit, call: _Ran | None
 ) -> tuple[str, str, _Ran | None]:  # fmt: skip
     """The collective of one entry, what is to be said of its size, and the module whose output it handles."""
-    if call is None and _is_weight(split, entry.name, modules):
+    if call is None and _is_weight(split, entry.name):
         holder = entry.name.rpartition(".")[0]
         note = f"0 bytes: it splits a weight of `{holder}`, whose own entry communicates"
         return "none of its own", note, None

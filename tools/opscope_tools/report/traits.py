@@ -13,9 +13,9 @@ from opscope_schemas.analysis import ModuleNode
 from opscope_schemas.estimates import launches
 from opscope_schemas.units import things
 
-from opscope_tools.report.facts import ImplementationFacts, short, walk
+from opscope_tools.report.facts import ImplementationFacts, anywhere, short, walk
 from opscope_tools.report.kinds import layer_types, sliding_window, windowed
-from opscope_tools.report.overview import attention_kind
+from opscope_tools.report.overview import attention_kind, latent_width
 
 __all__ = ["Trait", "Traits", "traits_of"]
 
@@ -164,7 +164,7 @@ def _traits(facts: ImplementationFacts) -> Iterator[tuple[str, Trait]]:
             else "what is kept is of one size, however many tokens there were"
         )
         yield "growing", Trait(any(grows) if not sliding_window(facts) else None, said)
-    latent = attends and bool(_anywhere(config, "kv_lora_rank"))
+    latent = attends and latent_width(facts) is not None
     yield (
         "latent",
         Trait(
@@ -187,7 +187,7 @@ def _traits(facts: ImplementationFacts) -> Iterator[tuple[str, Trait]]:
     some = any(biased)
     every = None if some and not all(biased) else some
     yield "bias", Trait(every, "every projection has a bias" if some else "no projection has a bias")
-    stored = _anywhere(config, "quantization_config") is not None
+    stored = anywhere(config, "quantization_config") is not None
     said = (
         "a `quantization_config` is given"
         if stored
@@ -208,16 +208,8 @@ def _windows(facts: ImplementationFacts, attends: bool) -> Trait:
     config, chunks = facts.tree.config, windowed(facts)
     if chunks is not None and not chunks.slides:
         return Trait(attends, f"`{chunks.setting}` is {chunks.tokens}")
-    window = _anywhere(config, "sliding_window")
+    window = anywhere(config, "sliding_window")
     kinds = layer_types(facts)
     some = not kinds or any("sliding" in kind for kind in kinds)
-    held = attends and isinstance(window, int) and some and _anywhere(config, "use_sliding_window") is not False
+    held = attends and isinstance(window, int) and some and anywhere(config, "use_sliding_window") is not False
     return Trait(held, f"`sliding_window` is {window}" + ("" if held or window is None else " and is not used"))
-
-
-def _anywhere(config: Mapping[str, object], name: str) -> object | None:
-    """A setting of the config or of a configuration nested in it."""
-    if config.get(name) is not None:
-        return config[name]
-    parts = (part for part in config.values() if isinstance(part, Mapping))
-    return next((found for part in parts if (found := _anywhere(part, name)) is not None), None)

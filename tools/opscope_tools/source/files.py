@@ -12,6 +12,8 @@ from opscope_cache.trees import tree_at
 from opscope_schemas.common import Repository
 
 PYTHON = (".py",)
+#: of C++ and CUDA, what other files include
+HEADERS = (".cuh", ".h", ".hpp", ".hh", ".hxx", ".inl")
 CUDA = (".cu", ".cuh", ".inl", ".h", ".hpp", ".hip", ".cc", ".cpp")
 TEMPLATES = (".jinja", ".jinja2")
 SUFFIXES = (*PYTHON, *CUDA, *TEMPLATES)

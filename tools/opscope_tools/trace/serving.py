@@ -147,7 +147,7 @@ def unmade(tree: CallTree, call: CallRecord) -> frozenset[int]:
 @worked_out_once
 def resized(tree: CallTree, call: CallRecord) -> dict[int, Formula]:
     """Tensor -> its bytes where an engine makes another in its place."""
-    return dict(_as_served(tree, call).resized)
+    return _as_served(tree, call).resized
 
 
 @worked_out_once
@@ -215,6 +215,7 @@ class _Graph:
         self.unread: set[tuple[int, int]] = set()
         #: operators that do not run at all
         self.unmade: set[int] = set()
+        #: bytes of what is made in a tensor's place
         self.resized: dict[int, Formula] = {}
         self.known = any(op.views for op in self.ops.values()) or not any(op.reads for op in self.ops.values())
         self._changes: dict[str, _Change] = {}

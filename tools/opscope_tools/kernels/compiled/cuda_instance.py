@@ -25,7 +25,6 @@ from opscope_tools.kernels.cuda.source_text import (
 _MARK = "opscope_instance"
 PROBE, _SPELLED = "opscope_probe", "opscope_spelled"
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*\(")
-_NAMESPACE = re.compile(r"\bnamespace\b\s*+((?:\w++\s*+::\s*+)*+\w*+)\s*+$")
 #: what stands before the name in `template __global__ void name<4>(float*);`
 _EXPLICIT = re.compile(r"template\s+(?!<)[^;{}=]*$")
 
@@ -170,11 +169,7 @@ def namespaces_at(source: CSource, line: int, name: str) -> tuple[str, ...]:
     """The namespaces that a definition lies in whose name stands on `line` or the first after it."""
     begin = sum(len(text) + 1 for text in source.original.split("\n")[: line - 1])
     at = next((place for place, _ in whole_words(source.statements, name) if place >= begin), begin)
-    found: list[str] = []
-    for first, last in source.all_blocks:
-        if first < at <= last and (heading := _NAMESPACE.search(source.statements[max(0, first - 200) : first])):
-            found.extend(re.split(r"\s*::\s*", heading[1]))
-    return tuple(found)
+    return tuple(source.namespaces_around(at))
 
 
 def explicit_instances(source: CSource, name: str) -> list[NamedInstance]:

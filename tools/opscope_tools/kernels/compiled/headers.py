@@ -15,10 +15,9 @@ from pathlib import Path, PurePosixPath
 from opscope_cache.trees import tree_at
 from opscope_schemas.common import Repository
 
-from opscope_tools.source.files import CUDA, read_text
+from opscope_tools.source.files import CUDA, HEADERS, read_text
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^">\n]+)[">]', re.MULTILINE)
-_HEADERS = (".cuh", ".h", ".hpp", ".hh", ".hxx", ".inl")
 #: files that one translation unit is followed through
 _MOST = 3000
 
@@ -44,13 +43,13 @@ class Headers:
         pending = [header]
         while pending:
             reached = pending.pop(0)
-            if not reached.endswith(_HEADERS):
+            if not reached.endswith(HEADERS):
                 continue
             for other in self._mentions.get(reached.rpartition("/")[2], ()):
                 if other not in found and reached in self._next(other):
                     found[other] = None
                     pending.append(other)
-        return [f for f in found if not f.endswith(_HEADERS)]
+        return [f for f in found if not f.endswith(HEADERS)]
 
     @cached_property
     def _mentions(self) -> dict[str, list[str]]:

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import bisect
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from opscope_tools.kernels.records import MacroRef
 from opscope_tools.source.cpp.text import CppText, Macro, joined, matching, without_quotes
@@ -16,6 +16,8 @@ from opscope_tools.source.cpp.text import CppText, Macro, joined, matching, with
 __all__ = [
     "CSource", "matching", "matching_angle", "names_called", "opening_angle", "split_arguments", "squeeze", "whole_words",
 ]  # fmt: skip
+
+_T = TypeVar("_T")
 
 _PARAMETERS = re.compile(r"\(([^)]*)\)")
 _FUNCTION_BRACE = re.compile(
@@ -26,6 +28,7 @@ _NO_FUNCTION = re.compile(r"\b(namespace|class|struct|enum|extern|union)\b[^()]*
 _LONGEST_HEADING = 4000
 _HEADED = re.compile(r"(?<![~\w])([~\w]++)\s*+(?:<[^()]*>)?\s*+\(")
 _BRACKET = re.compile(r"[()\[\]{}]")
+_NAMESPACE = re.compile(r"\bnamespace\b(?:\s*+\[\[[^\]]*+\]\])?\s*+((?:\w++\s*+::\s*+)*+\w*+)\s*+$")
 
 
 class CSource(CppText):
@@ -37,8 +40,14 @@ class CSource(CppText):
         self.path = path
         #: what readers have found out and will ask again
         self.memo: dict[tuple[str, str], list[str]] = {}
-        #: tables of the whole file, each made by the one reader that asks for it
-        self.read: dict[str, Any] = {}
+        self._tables: dict[str, Any] = {}
+
+    def table(self, name: str, make: Callable[[], _T]) -> _T:
+        """A table of the whole file, made once by the one reader that asks for it."""
+        if name not in self._tables:
+            self._tables[name] = make()
+        found: _T = self._tables[name]
+        return found
 
     @cached_property
     def code(self) -> str:
@@ -55,6 +64,18 @@ class CSource(CppText):
         """Names of the namespaces that it opens."""
         found = re.findall(r"\bnamespace\s+([\w:]+)", self.statements)
         return frozenset(name for names in found for name in names.split("::"))
+
+    def namespace(self, opening: int) -> str | None:
+        """The name of the namespace that a brace opens, empty where it has none; None of other blocks."""
+        start = max(self.statements.rfind(mark, 0, opening) for mark in ";{}") + 1
+        found = _NAMESPACE.search(self.statements, start, opening)
+        return re.sub(r"\s", "", found[1]) if found is not None else None
+
+    def namespaces_around(self, position: int) -> list[str]:
+        """The namespaces that hold a position, outermost first; '' for a nameless one."""
+        around = (opening for opening, closing in self.all_blocks if opening < position <= closing)
+        written = (name for opening in around if (name := self.namespace(opening)) is not None)
+        return [part for name in written for part in name.split("::")]
 
     def nesting(self, start: int, end: int) -> int:
         """How deep brackets of all kinds lie in each other in a range; branches of one `#if` each count."""

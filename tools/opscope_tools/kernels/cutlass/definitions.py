@@ -16,7 +16,6 @@ _MARKS = tuple(f"kernel::{name}".encode() for name in _UNIVERSAL)
 _CUTLASS = re.compile(r"\b(?:gemm|conv)\s*::\s*kernel\s*::\s*$")
 _USING = re.compile(r"\s*+using\s+(\w+)\s*+=\s*+")
 _CLASS = re.compile(r"(?:struct|class)\s++(?:(?:[A-Z_]+|alignas|__attribute__)\s*+\((?:[^()]|\([^()]*\))*\)\s*+)*(\w+)")
-NAMESPACE = re.compile(r"\s*+(?:inline\s+)?namespace\b\s*+([\w:]*+)\s*+$")
 
 
 def may_hold(data: bytes) -> bool:
@@ -105,8 +104,8 @@ def scopes(source: CSource, position: int) -> Iterator[Scope]:
             continue
         start = max(text.rfind(c, 0, opening) for c in ";{}") + 1
         heading = text[start:opening]
-        if (space := NAMESPACE.match(heading)) is not None:
-            yield Scope("namespace", space[1], (), start, opening, closing)
+        if (space := source.namespace(opening)) is not None:
+            yield Scope("namespace", space, (), start, opening, closing)
             continue
         parameters, after = template_head(heading, 0)
         named = _CLASS.match(heading[after:].lstrip()) or re.search(r"(?<![\w.])(\w++)\s*+\([^{}]*$", heading[after:])
@@ -142,7 +141,6 @@ def parameter_default(text: str) -> str:
 
 
 __all__ = [
-    "NAMESPACE",
     "Operator",
     "Scope",
     "may_hold",

@@ -18,7 +18,6 @@ from opscope_tools.kernels.cuda.source_text import (
     squeeze,
 )
 from opscope_tools.kernels.cutlass.definitions import (
-    NAMESPACE,
     Scope,
     parameter_default,
     parameter_name,
@@ -348,11 +347,9 @@ def _visible(source: CSource, declared: int, at: int, around: Sequence[Scope]) -
     """Whether a declaration is seen from a place: every block around it is one around the place, or a namespace of its name."""
     names = {scope.name for scope in around if scope.kind == "namespace"} | {""}
     for opening, closing in source.all_blocks:
-        if opening < declared < closing and not opening < at < closing:
-            start = max(source.statements.rfind(c, 0, opening) for c in ";{}") + 1
-            space = NAMESPACE.match(source.statements[start:opening])
-            if space is None or space[1] not in names:
-                return False
+        beside = opening < declared < closing and not opening < at < closing
+        if beside and source.namespace(opening) not in names:
+            return False
     return True
 
 
@@ -362,15 +359,12 @@ def _in_namespaces(source: CSource, at: int) -> bool:
 
 
 def _macros(source: CSource) -> frozenset[str]:
-    names: frozenset[str] | None = source.read.get("macro names")
-    if names is None:
-        names = source.read["macro names"] = frozenset(macro.name for macro in source.macros)
-    return names
+    return source.table("macro names", lambda: frozenset(macro.name for macro in source.macros))
 
 
 def _declared_otherwise(source: CSource, word: str) -> list[int]:
     """Where a name is declared that is no alias and no plain constant: a class, a typedef, an enumerator, a variable."""
-    known: dict[str, list[int]] = source.read.setdefault("declared otherwise", {})
+    known = source.table("declared otherwise", dict[str, list[int]])
     if word not in known:
         one, plain = re.escape(word), {at for at, _ in _declared(source, word)}
         pattern = (
@@ -390,18 +384,20 @@ def _bare(text: str) -> str:
 
 def _declared(source: CSource, word: str, but: int = -1) -> list[tuple[int, str]]:
     """(position, text) of the aliases and constants of a name, but the one at a place."""
-    if "cutlass names" not in source.read:
+
+    def made() -> dict[str, list[tuple[int, str]]]:
         every: dict[str, list[tuple[int, str]]] = {}
         for match in _DECLARED.finditer(source.statements):
             every.setdefault(match[1] or match[3], []).append((match.start(), squeeze(match[2] or match[4])))
-        source.read["cutlass names"] = every
-    found = source.read["cutlass names"].get(word, [])
+        return every
+
+    found = source.table("cutlass names", made).get(word, [])
     return [(at, text) for at, text in found if not at <= but < at + len(text) + len(word) + 9]
 
 
 def _class_body(source: CSource, name: str) -> tuple[list[str], int, int] | None:
     """(template parameters, start and end of the body) of a class of this file."""
-    bodies: dict[str, tuple[list[str], int, int] | None] = source.read.setdefault("cutlass classes", {})
+    bodies = source.table("cutlass classes", dict[str, tuple[list[str], int, int] | None])
     if name not in bodies:
         bodies[name] = _looked_up(source, name) if name in _classes(source) else None
     return bodies[name]
@@ -424,10 +420,7 @@ def _bodies(source: CSource, name: str) -> list[re.Match[str]]:
 
 
 def _classes(source: CSource) -> frozenset[str]:
-    names: frozenset[str] | None = source.read.get("class names")
-    if names is None:
-        names = source.read["class names"] = frozenset(re.findall(r"\b(?:struct|class)\s+(\w+)", source.statements))
-    return names
+    return source.table("class names", lambda: frozenset(re.findall(r"\b(?:struct|class)\s+(\w+)", source.statements)))
 
 
 def _looked_up(source: CSource, name: str) -> tuple[list[str], int, int] | None:

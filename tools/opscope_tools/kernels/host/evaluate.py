@@ -264,8 +264,8 @@ class Evaluator(ABC):
         if isinstance(value, ImportRef):
             return self.imported(f"{value.dotted}.{node.attr}", scope.module)
         if isinstance(value, ConfigValue):
-            given = {**DEFAULT_OPTIONS, **value.options, "kwargs": value.values}
-            given = value.values if value.plain else given
+            of_triton = {**DEFAULT_OPTIONS, **value.options, "kwargs": value.values}
+            given = value.values if value.plain else of_triton
             return given.get(node.attr, leaf(ast.unparse(node)))
         if isinstance(value, Quantity):
             return value.with_text(f"{value.name}.{node.attr}")

@@ -41,7 +41,6 @@ from opscope_tools.trace.worker.alike import (
     settings,
 )
 from opscope_tools.trace.worker.noting import Index, Use
-from opscope_tools.trace.worker.surroundings import surroundings
 
 #: where an attribute stands: the path to the part that has it, and its name; an argument stands at no path
 Slot = tuple[str | None, str]
@@ -148,11 +147,6 @@ class Settings:
         if new := {place: text for place, text in now.items() if text != held.get(place)}:
             self._told.setdefault(id(layer), {}).update(new)
         return tuple(sorted(self._told.get(id(layer), {}).items()))
-
-    @staticmethod
-    def beside(layer: Any) -> tuple[str, ...]:
-        """What its code may ask beside itself, which whoever changes it changes for all."""
-        return surroundings(*map(type, layer.modules()))
 
     def ran(self, layer: Any) -> bool:
         """It ran, or one that is alike did: what it has now is its own. Whether that is not what it had before."""

@@ -36,6 +36,7 @@ from opscope_tools.trace.worker.flow import Flow, Step, keys_and_values
 from opscope_tools.trace.worker.frames import Frames
 from opscope_tools.trace.worker.places import Layer, Place, Settings, Uses, asks_beyond, decides
 from opscope_tools.trace.worker.stored import StoredWeights
+from opscope_tools.trace.worker.surroundings import surroundings
 from opscope_tools.trace.worker.symbols import NoFormulaError, Symbols
 from opscope_tools.trace.worker.training import Training, stand_in
 
@@ -324,7 +325,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         if alike is not None:
             layer = Layer(module, args, kwargs)
             self._ask_loop(module, caller)
-            beside = self._settings.beside(module)
+            beside = surroundings(*map(type, module.modules()))
             key: tuple[Any, ...] = (alike, self._settings.of(module), beside, *layer.others)
             now = [t for _, t in tensors_in((args, kwargs))]
             if self.training is not None:
@@ -394,7 +395,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
             if any(type(leaf) is Place for leaf in tree_leaves(result)):
                 raise UnfoldedError(f"{self._paths[id(module)]} returns its index.")
             keeps = self._settings.ran(module)
-            if self._settings.beside(module) == beside:  # else one that stood for it would leave out what it changed
+            if (
+                surroundings(*map(type, module.modules())) == beside
+            ):  # else one that stood for it would leave out what it changed
                 self._memo[key].append(_Ran(event, result, [t for _, t in tensors_in((args, kwargs))], uses, keeps))
             if decides(uses):
                 self.decided_by_place.add(self._paths[id(module)].rpartition(".")[0])

@@ -154,7 +154,8 @@ class Sharing:
         self._off = True
         try:
             made = _first(module, init, given, name, index)
-            kinds += [made] if surroundings(type(module)) == beside else []  # what it changed, a copy would not
+            if surroundings(type(module)) == beside:  # what it changed, a copy would not
+                kinds.append(made)
         finally:
             self._off = False
 

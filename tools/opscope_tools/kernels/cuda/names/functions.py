@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from opscope_tools.kernels.cuda.launch.host_text import Names
 from opscope_tools.kernels.cuda.names.definitions import Definition
@@ -22,19 +22,16 @@ from opscope_tools.kernels.cuda.syntax.nodes import Node, TypeName
 from opscope_tools.kernels.cuda.syntax.statements import Reader
 from opscope_tools.kernels.cuda.syntax.tokens import DeviceCode, Token, TooLongError, words
 from opscope_tools.kernels.records import KernelRef, MacroRef
+from opscope_tools.source.files import HEADERS
 
 #: characters of a body, and brackets in brackets, that are read
 _LONGEST, _DEEPEST = 400_000, 256
 #: definitions of one name that are looked at
 _OVERLOADS = 24
-#: places of other files at which a name is looked for
-_CANDIDATES = 200
 
-_T = TypeVar("_T")
 #: files of a folder that are looked through for a structure
 _FILES = 60
-#: what opens a namespace, and what lists the enumerators of one that is scoped
-_HEADING = re.compile(r"\bnamespace\s++(?:\[\[[^\]]*+\]\]\s*+)?([\w:]++)")
+#: an enumeration that is scoped, with its enumerators
 _ENUMERATION = re.compile(r"\benum\s++(?:class|struct)\s++(\w++)[^;{}]*+\{([^{}]*+)\}")
 _CONSTANT = re.compile(r"\b((?:const|constexpr|__constant__|__device__)\b\s*+(?:[\w:]++\s++)*)(\w++)\s*+([\[={])")
 _TYPE_LIKE = re.compile(r"\w+_t|T\d?|[A-Z]\w*(?:Type|Vec|Storage)\w*|\w+::\w*(?:_t|Type|type)")
@@ -139,7 +136,7 @@ class Library:
             if name in header.statements and (found := find_struct(self.code(header), name, _known_type)) is not None:
                 return found
         folder = source.path.rpartition("/")[0]
-        beside = [p for p in self.files if p.rpartition("/")[0] == folder and p.endswith((".cuh", ".h", ".hpp"))]
+        beside = [p for p in self.files if p.rpartition("/")[0] == folder and p.endswith(HEADERS)]
         others = [s for p in beside[:_FILES] if (s := self.load(p)) is not None and name in s.statements]
         found_ = [f for s in others if (f := find_struct(self.code(s), name, _known_type)) is not None]
         return found_[0] if len(found_) == 1 else None
@@ -213,14 +210,12 @@ class Library:
         if key not in self._named:
             space, _, name = re.sub(r"<.*>", "", name, flags=re.DOTALL).rpartition("::")
             candidates = self.devices.get(name, [])
-            own = [c for c in candidates if c.file == caller.path]
-            found = self._defined(name, space, own, caller) if own else []
-            if not found:
-                others = [c for c in candidates if c.file != caller.path]
-                folder = caller.path.rpartition("/")[0]
-                found = self._defined(name, space, others[:_CANDIDATES], caller)
-                if len({f.file for f in found}) > 1:  # of files that do not see each other: the nearest folder
-                    found = [f for f in found if f.file.rpartition("/")[0] == folder] or found
+            folder, seen = caller.path.rpartition("/")[0], {header.path for header in self.headers(caller)}
+            tiers = (
+                [c for c in candidates if c.file == caller.path], [c for c in candidates if c.file in seen],
+                [c for c in candidates if c.file.rpartition("/")[0] == folder], candidates[:_OVERLOADS],
+            )  # fmt: skip
+            found = next((made for tier in tiers if (made := self._defined(name, space, tier, caller))), [])
             self._named[key] = found if len({f.file for f in found}) <= 1 else []
         return self._named[key]
 
@@ -228,14 +223,14 @@ class Library:
 def _used(source: CSource) -> set[str]:
     """Names of the namespaces that a file uses, and of what it takes over from some."""
     words = r"\busing\s+(?:namespace\s+)?(?:\w+::)*(\w+)\s*;"
-    return _kept(source, "used", lambda: set(re.findall(words, source.statements)))
+    return source.table("used", lambda: set(re.findall(words, source.statements)))
 
 
 def _types(source: CSource) -> set[str]:
     """Names that a file gives to types, parameters of templates and aliases of namespaces among them."""
     words = r"\b(?:class|struct|union|typename|using|typedef|namespace(?=\s+\w+\s*=))\b([^;{}=<>]*)"
-    return _kept(
-        source, "types", lambda: {w for text in re.findall(words, source.statements) for w in re.findall(r"\w+", text)}
+    return source.table(
+        "types", lambda: {w for text in re.findall(words, source.statements) for w in re.findall(r"\w+", text)}
     )
 
 
@@ -255,28 +250,13 @@ def _enumerations(source: CSource) -> dict[str, tuple[str, ...]]:
                 found[match[1]] = tuple(name.strip() for name, _, _ in parts)
         return found
 
-    return _kept(source, "enumerations", made)
-
-
-def _kept(source: CSource, table: str, make: Callable[[], _T]) -> _T:
-    """A table of a whole file, made once."""
-    if table not in source.read:
-        source.read[table] = make()
-    found: _T = source.read[table]
-    return found
+    return source.table("enumerations", made)
 
 
 def _scopes(source: CSource, position: int) -> set[str]:
     """Names of the namespaces that hold a definition whose name stands at a position, and those that are written before it."""
     written = re.search(r"((?:\w+::)+)$", source.statements[max(position - 200, 0) : position])
-    found = set(written[1].strip(":").split("::")) if written is not None else set()
-    for opening, closing in source.all_blocks:
-        if opening > position:
-            break
-        if position < closing:
-            heading = re.split(r"[;{}]", source.statements[max(opening - 300, 0) : opening])[-1]
-            found.update(*(match[1].split("::") for match in _HEADING.finditer(heading)))
-    return found
+    return {*source.namespaces_around(position), *(written[1].split("::") if written is not None else ())} - {""}
 
 
 def _known_type(name: str) -> bool:
