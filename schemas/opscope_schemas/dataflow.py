@@ -95,7 +95,10 @@ class Communication(Frozen):
     when: str
     file: str
     line: int
-    bytes: FormulaText = Field(default="", description="Handled in one call; empty: not known.")
+    bytes: FormulaText = Field(
+        default="",
+        description="Handled in one call; 0 for what communicates nothing, empty where it is not known: `note` says why.",
+    )
     calls: FormulaText = Field(default="", description="Calls in a pass.")
     note: str = ""
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from opscope_cache.trees import IMPORTED
 from opscope_schemas.dataflow import (
+    Communication,
     DataflowResult,
     FlowOperator,
     FlowTensor,
@@ -145,8 +146,13 @@ def _without_tensors(result: DataflowResult) -> DataflowResult:
 
 
 def _summary(result: DataflowResult) -> DataflowResult:
-    said = "Operators and tensors are left out: ask for a submodule to see them."
-    return _shortened(result, said, operators=(), tensors=(), peaks=result.document.peaks[:4])
+    said = "Operators and tensors are left out: ask for a submodule to see them. So are entries of plans that communicate nothing."
+    short = _shortened(result, said, operators=(), tensors=(), peaks=result.document.peaks[:4])
+    return short.model_copy(update={"communication": _communicating(result)})
+
+
+def _communicating(result: DataflowResult) -> tuple[Communication, ...]:
+    return tuple(one for one in result.communication if one.bytes != "0")
 
 
 def _brief(result: DataflowResult) -> DataflowResult:
@@ -156,7 +162,7 @@ def _brief(result: DataflowResult) -> DataflowResult:
     short = _shortened(result, said, operators=(), tensors=(), peaks=(), variables=(), conditions=(), assumptions=())
     numbers = short.evaluated.model_copy(update={"values": {}}) if short.evaluated is not None else None
     short = left_out(short.model_copy(update={"evaluated": numbers}), LONG)
-    told = tuple(one for one in short.communication if one.bytes)
+    told = _communicating(short)
     return briefest(lambda rows: short.model_copy(update={"communication": told[:rows]}), _TOLD)
 
 

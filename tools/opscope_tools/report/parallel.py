@@ -371,7 +371,7 @@ def _row(split: Split, alike: Sequence[Communication]) -> tuple[str, str, str, s
     if first.primitive == _WEIGHTS:
         sizes = "; ".join(f"{each.what.partition(' split as ')[0]} {_size(split, each)}" for each in alike)
         return f"{names} split as {split_as}", first.primitive, f"{first.when} ({pointers})", sizes
-    each_of = "each " if len(alike) > 1 and first.bytes else ""
+    each_of = "each " if len(alike) > 1 and first.bytes not in ("", "0") else ""
     return (
         f"{names} split as {split_as}",
         first.primitive,
@@ -508,9 +508,10 @@ def _entry(
 ) -> Communication:  # fmt: skip
     primitive, note, ran = _communicated(split, entry, call)
     size = tensor_bytes(ran.outputs[0], split.document.dtype) if ran is not None else None
+    nothing = "0" if primitive.startswith("none") else ""
     return Communication(
         what=f"`{entry.name}` split as `{entry.text}`", primitive=primitive, when=f"when the {plan.kind} plan is applied",
-        file=entry.path, line=entry.line, note=note, bytes="" if size is None else str(size),
+        file=entry.path, line=entry.line, note=note, bytes=nothing if size is None else str(size),
         calls="" if ran is None else ran.repeat,
     )  # fmt: skip
 
@@ -521,16 +522,16 @@ def _communicated(
     """The collective of one entry, what is to be said of its size, and the module whose output it handles."""
     if call is None and _is_weight(split, entry.name):
         holder = entry.name.rpartition(".")[0]
-        note = f"0 bytes: it splits a weight of `{holder}`, whose own entry communicates"
+        note = f"it splits a weight of `{holder}`, whose own entry communicates"
         return "none of its own", note, None
     if call is None:
-        return "none in this pass", "0 bytes: the traced pass has no such module", None
+        return "none in this pass", "the traced pass has no such module", None
     if entry.text not in _STYLES:
         primitive = f"not analysed: the code of `{entry.text}` decides"
         return primitive, "not analysed: this style's collective is not known", None
     collective = _STYLES[entry.text]
     if not collective:
-        return "none", "0 bytes: the output stays where it is computed", None
+        return "none", "the output stays where it is computed", None
     said = f"{collective} of its output{_registered(split, entry.text)}"
     if not call.outputs:
         return said, "not analysed: the trace records no output tensor here", None
@@ -549,8 +550,8 @@ def _registered(split: Split, style: str) -> str:
 
 def _size(split: Split, each: Communication) -> str:
     """Bytes of the output of one call, and how many calls a pass makes."""
-    if not each.bytes:
-        return each.note
+    if each.bytes in ("", "0"):
+        return f"0 bytes: {each.note}" if each.bytes else each.note
     bytes_now = plain_bytes(evaluate(each.bytes, split.point))
     calls = "" if each.calls == "1" else f" in each of `{each.calls}` calls"
     return f"`{each.bytes}` bytes ({bytes_now} in {split.document.phase}){calls}"
