@@ -79,6 +79,9 @@ class Kernel(Frozen):
     )
     class_name: str = Field(default="", description="Qualified class of a composite kernel.")
     repeat: FormulaText = Field(default="1", description="How often the kernel runs; already in the figures.")
+    causal_saving: FormulaText = Field(
+        default="0", description="FLOPs of attention above the diagonal, which a causal kernel may skip; not deducted."
+    )
     inputs: tuple[TensorInfo, ...] = ()
     outputs: tuple[TensorInfo, ...] = ()
     kernels: tuple[Kernel, ...] | None = Field(

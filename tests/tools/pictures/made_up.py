@@ -7,7 +7,7 @@ from typing import Any
 
 from opscope_schemas.estimates import ClassTime, Hardware, MemoryUse, OperatorTime, RooflineResult, TimeTotals
 
-KINDS = ("matrix products", "attention", "experts", "norms, activations and copies", "a class of tomorrow")
+KINDS = ("matrix products", "attention", "experts", "norms, elementwise work and copies", "a class of tomorrow")
 GB = 10**9
 
 

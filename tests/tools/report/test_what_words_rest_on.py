@@ -423,6 +423,10 @@ def test_what_limits_a_pass_is_what_limits_its_kernels_and_not_their_sum() -> No
     assert limited([product, copy], 100) == ("memory", 0.5)
     assert limited([product, product, copy], 100) == ("compute", 2 / 3)
     assert limited([copy], 100) == ("memory", 1.0)
+    causal = Figures(1000, 1000, 4, 4, hidden=500)  # what lies above the diagonal is counted, and limits nothing
+    assert limited([Figures(1000, 1000, 4, 4)], 100) == ("compute", 1.0)
+    assert limited([causal], 100) == ("memory", 1.0)
+    assert causal.weight(100) == 8 + 5
 
 
 def test_a_pass_and_a_class_are_limited_by_the_kernels_inside_them(facts: ImplementationFacts) -> None:

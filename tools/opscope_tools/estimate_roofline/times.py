@@ -173,7 +173,7 @@ def class_of(kernel: Kernel) -> str:
     if kernel.hub:
         return "scans of states"
     if kernel.form is None:
-        return "other products" if kernel.matmul_flops else "norms, activations and copies"
+        return "other products" if kernel.matmul_flops else "norms, elementwise work and copies"
     return _NAMES[kernel.form.name]
 
 

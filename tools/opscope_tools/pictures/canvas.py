@@ -36,7 +36,7 @@ _STYLE: Any = {
 #: classes of kernels; colours that people who see fewer of them tell apart (Okabe and Ito)
 _COLOURS = {
     "matrix products": "#0072b2", "attention": "#d55e00", "experts": "#009e73", "other products": "#56b4e9",
-    "norms, activations and copies": "#8c8c8c",
+    "norms, elementwise work and copies": "#8c8c8c",
 }  # fmt: skip
 _OTHERS = ("#cc79a7", "#e69f00", "#b5a400", "#5d3a9b", "#40b0a6")
 #: of lines beside each other

@@ -252,15 +252,22 @@ class Figures:
     matmul_flops: int
     read: int
     write: int
+    #: FLOPs of attention above the diagonal, which its kernel, told that it is causal, need not compute
+    hidden: int = 0
 
     @classmethod
     def sum(cls, kernels: Iterable[Kernel], values: Mapping[str, Rational]) -> Figures:
         """The figures of `kernels` together."""
         rows = [
-            (k.flops, k.matmul_flops, k.memory_access.read, k.memory_access.write) for k in kernels
+            (k.flops, k.matmul_flops, k.memory_access.read, k.memory_access.write, k.causal_saving) for k in kernels
         ]  # a kernel's formulas carry its repeats already
         totals = [sum(evaluate(text, values) for text in column) for column in zip(*rows, strict=True)] or [0, 0, 0, 0]
         return cls(*totals)
+
+    @property
+    def needed(self) -> int:
+        """FLOPs that have to be computed: what limits a kernel goes by them, as an engine's kernels are timed by them."""
+        return self.flops - self.hidden
 
     @property
     def bytes(self) -> int:
@@ -274,7 +281,7 @@ class Figures:
 
     def weight(self, ridge: float) -> float:
         """Bytes that take as long as it all does, on a device that does `ridge` FLOPs in the time of a byte."""
-        return self.bytes + self.flops / ridge
+        return self.bytes + self.needed / ridge
 
 
 @dataclass(frozen=True)
@@ -311,7 +318,7 @@ def limited(kernels: Iterable[Figures], ridge: float) -> tuple[str, float]:
     time = {"memory": 0.0, "compute": 0.0}
     for one in kernels:
         roof = one.bytes * ridge
-        time["compute" if one.bytes and one.flops >= roof else "memory"] += max(one.flops, roof)
+        time["compute" if one.bytes and one.needed >= roof else "memory"] += max(one.needed, roof)
     most = max(time, key=lambda kind: time[kind])
     return most, time[most] / (sum(time.values()) or 1.0)
 

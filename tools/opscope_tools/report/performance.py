@@ -125,8 +125,8 @@ def basis_said(facts: ImplementationFacts) -> str:
     """What the figures of the table are those of, beside the kernels of the timeline."""
     masked = any(document.totals.causal_saving != "0" for document in facts.documents)
     pairs = (
-        " Attention is counted over all pairs of tokens, those that its mask hides included: 8.2 leaves their products out, so that "
-        "it may stand under another roof there."
+        " FLOPs of attention are those of all pairs of tokens; what bounds it, and the FLOPs per byte behind an operator, are told without "
+        "the pairs above the diagonal, which its kernel need not compute."
     )
     return f"Bytes are those of eager execution, operator by operator, where 8.2 fuses.{pairs * masked}"
 
@@ -156,7 +156,7 @@ def bottlenecks(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
 
 def _at_roofs(facts: ImplementationFacts, figures: Figures) -> float:
     """Bytes that take as long as a kernel does at the roof that limits it."""
-    return max(figures.bytes, figures.flops / facts.ridge)
+    return max(figures.bytes, figures.needed / facts.ridge)
 
 
 def _bound_operators(facts: ImplementationFacts, document: ModelAnalysis, kind: str, quotes: Quotes) -> Sequence[str]:
@@ -176,7 +176,7 @@ def _bound_operators(facts: ImplementationFacts, document: ModelAnalysis, kind: 
             small += 1
             continue
         if those and len(those) == len(found):
-            pooled = _figures(group, values).intensity
+            pooled = sum(f.needed for _, f in those) / sum(f.bytes for _, f in those)
             said.append(f"{name} ({quotes.decimal(f'{document.phase}.operator.{name}.intensity', pooled)})")
             continue
         places: dict[str, list[Figures]] = {}
@@ -184,7 +184,7 @@ def _bound_operators(facts: ImplementationFacts, document: ModelAnalysis, kind: 
             places.setdefault(place, []).append(f)
         dearest = sorted(places.items(), key=lambda item: -sum(f.weight(facts.ridge) for f in item[1]))
         for place, several in dearest[:_MODULES]:
-            flops, moved = sum(f.flops for f in several), sum(f.bytes for f in several)
+            flops, moved = sum(f.needed for f in several), sum(f.bytes for f in several)
             key = f"{document.phase}.operator.{name}.{place.replace('*', 'each')}.{kind}.intensity"
             said.append(f"{name}{f' of `{place}`' * bool(place)} ({quotes.decimal(key, flops / moved)})")
         if len(places) > _MODULES:

@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from opscope_schemas.analysis import Kernel, ModelAnalysis, ModuleNode
-from opscope_schemas.estimates import UNLIKE, Alternative, RooflineResult, launches
+from opscope_schemas.estimates import UNLIKE, Alternative, OperatorTime, RooflineResult, launches
 from opscope_schemas.formula import Rational, evaluate, variables
 from opscope_schemas.units import plain_bytes, seconds, things
 
@@ -299,18 +299,33 @@ def _time(facts: ImplementationFacts, phase: str, quotes: Quotes | None) -> str:
 def _timed_as(facts: ImplementationFacts) -> str:
     """What the times of kernels rest on."""
     rows = [row for found in facts.estimates.values() for row in found.operators if row.measured_as]
-    unlike = [row.kind for row in rows if row.measured_as.startswith(UNLIKE)]
+    bandwidth = next((found.hardware.bandwidth for found in facts.estimates.values()), 0.0)
+    unlike = [row for row in rows if row.measured_as.startswith(UNLIKE)]
     alike = [row.kind for row in rows if not row.measured_as.startswith(UNLIKE)]
     parts = []
     if alike:
-        parts.append(f"{', '.join(dict.fromkeys(alike))} are timed as kernels like them were measured")
+        parts.append(f"{_and(dict.fromkeys(alike))} are timed as kernels like them were measured")
     if unlike:
-        parts.append(
-            f"{', '.join(dict.fromkeys(unlike))}, of which there are no measurements, by their bytes, with the launch and the share of the bandwidth of measured products"
-        )
+        kinds = _and(dict.fromkeys(row.kind for row in unlike))
+        parts.append(f"{kinds}, of which there are no measurements, by their bytes{_as_products(unlike, bandwidth)}")
     text = "; ".join(parts)
     spread = " Ranges: from where every kernel is as fast as the fastest tenth of measured ones to where each is as slow as the slowest tenth."
     return f"{text[0].upper()}{text[1:]}.{spread}" if text else ""
+
+
+def _and(words: Iterable[str]) -> str:
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _as_products(rows: Sequence[OperatorTime], bandwidth: float) -> str:
+    """What each kernel of `rows` is given of measured products: a fixed time, and a share of the device's bandwidth."""
+    most = max(rows, key=lambda row: row.bytes / row.count)
+    launch, took = most.launch_seconds or 0.0, most.calibrated_seconds or 0.0
+    if took <= launch:
+        return ""
+    share = 100 * most.bytes / (took - launch) / bandwidth
+    return f", at {share:.0f} % of the bandwidth after {seconds(launch / most.count)} for each of them, as measured products have it"
 
 
 def _whose(facts: ImplementationFacts, phase: str) -> str:

@@ -32,7 +32,7 @@ LEGEND = (
     "to, memory (its bytes) or compute (its products), neither of them where that explains less than a quarter; such kernels have a fixed part too. A fused kernel is "
     "called by what it does, with the operators before and behind that it takes in (a residual add, a cast, the turn of a rotary embedding), and stands at the "
     "module that issues most of them. An add that no kernel before it takes in is a kernel of its own, though engines may take it into the norm behind it. What limits a kernel here may be another than what section 8.3 says of its operator: there operators run eagerly, one "
-    "by one, and where a mask hides pairs from attention, these are counted too."
+    "by one, and pairs of tokens that a window, or a mask handed as a tensor, hides from attention are counted too."
 )
 
 

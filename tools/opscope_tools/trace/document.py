@@ -233,7 +233,7 @@ def _basic(op: OpRecord, scale: Formula) -> Kernel:
         analysis=explaining.operator(op),
         flops=str(cost.flops), matmul_flops=str(cost.matmul), memory_access=cost.access(),
         file=op.site.file, line=op.site.line, code=op.site.code, via=op.site.via, operator=op.operator,
-        inputs=op.inputs, outputs=op.outputs, repeat=str(scale * parse(op.repeat)),
+        inputs=op.inputs, outputs=op.outputs, repeat=str(scale * parse(op.repeat)), causal_saving=str(cost.causal),
     )  # fmt: skip
     return _explained(kernel, cost)
 
@@ -271,7 +271,7 @@ def _composite(
         flops=str(cost.flops), matmul_flops=str(cost.matmul), memory_access=cost.access(),
         file=site.file if site else call.file, line=site.line if site else call.line, code=site.code if site else "",
         via=site.via if site else (), attribute=attribute, class_name=call.class_name, repeat=str(times),
-        inputs=call.inputs, outputs=call.outputs, kernels=nested,
+        inputs=call.inputs, outputs=call.outputs, kernels=nested, causal_saving=str(cost.causal),
     )  # fmt: skip
     return _explained(kernel, cost)
 
