@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import report_toy as toy
 from opscope_schemas.analysis import Variable
+from opscope_schemas.common import Repository
 from opscope_schemas.extracted_config import Hyperparameter, Reads
 from opscope_tools.report import scan
 from opscope_tools.report.configuration import configuration_note, configuration_rows, constraint_lines, layer_settings
@@ -106,6 +107,31 @@ def test_a_parameter_that_a_property_reads_is_not_read_nowhere(periodic: Impleme
     at = toy.line_of("def kinds", toy.CONFIGURATION + PERIODS)
     read = f"Declared and read by the configuration's own `kinds` (`{toy.CONFIG_FILE}:{at}`): `every` ("
     assert read in configuration_note(periodic)
+
+
+def test_a_parameter_that_a_configuration_makes_others_of_is_not_read_nowhere(
+    periodic: ImplementationFacts, tmp_path: Path
+) -> None:
+    """In a method of its own or of a base class, by name as an attribute or as a string."""
+    base = "class Base:\n    def settle(self):\n        self.kind = getattr(self, 'every', 1)\n\n\n"
+    own = PERIODS.replace("    @property\n    def kinds", "    def __post_init__")
+    text = base + toy.CONFIGURATION.replace("class ToyConfig:", "class ToyConfig(Base):") + own
+    (tmp_path / "src" / toy.CONFIG_FILE).write_text(text)
+    repository = Repository(name="toyland", root=tmp_path / "src", packages=("toyland",), version="1.0")
+    note = configuration_note(replace(periodic, reader=SourceReader([repository])))
+    at = text.splitlines().index("    def __post_init__(self):") + 1
+    read = f"read by the configuration's own `__post_init__` (`{toy.CONFIG_FILE}:{at}`), `settle` (`{toy.CONFIG_FILE}:2`): "
+    assert read in note
+
+
+def test_a_line_is_told_with_what_its_condition_asks_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "b.py").write_text(
+        "def f(x, y):\n    if (\n        old() and y > 1\n        or x.cpu\n        and old()\n        and (x % 16 or y)\n    ):\n        return x % 2\n"
+    )
+    reader = SourceReader([Repository(name="a", root=tmp_path, packages=("a",), version="1")])
+    assert scan.asked_beside(reader, "a/b.py", 6) == ["x.cpu", "old()"]
+    assert scan.asked_beside(reader, "a/b.py", 8) == []
 
 
 def test_a_tower_that_is_declared_to_take_the_whole_reads_its_part() -> None:

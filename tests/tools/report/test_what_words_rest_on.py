@@ -628,4 +628,6 @@ def test_chunks_bound_attention_as_windows_do(
     assert traits_of(there).held["windows"].holds is (said is not None)
     answer = "\n".join(faq(there, Quotes()))
     kind = "chunk" if said is not None and not said.slides else "window"
-    assert (f"Layers with a {kind} keep no more than its" in re.sub("<!--.*?-->", "", answer)) == (said is not None)
+    told = re.sub("<!--.*?-->", "", answer)
+    assert (f"Layers with a {kind} of " in told) == (said is not None)
+    assert said is None or f"keep no more than {said.tokens - 1}, " in told

@@ -16,7 +16,7 @@ from opscope_schemas.formula import Rational, holds, variables
 from opscope_schemas.units import things
 
 from opscope_tools.report import scan
-from opscope_tools.report.facts import ImplementationFacts, product_widths, short, size_at
+from opscope_tools.report.facts import ImplementationFacts, locate, product_widths, short, size_at
 from opscope_tools.report.overview import device_tests_said, lines_that_ran, ran_in, scopes
 from opscope_tools.report.quotes import Quotes, as_source, in_code, joined
 
@@ -292,11 +292,12 @@ def _reads_beside(facts: ImplementationFacts, name: str) -> bool:
 
 
 def _read_by(facts: ImplementationFacts, own: Configuration, parameter: Hyperparameter) -> str:
-    """The configuration's own properties that read a parameter; empty where none does."""
-    hits = [hit for holder, hit, reads in _properties(facts) if holder is own and parameter.name in reads]
-    return (
-        f"read by the configuration's own {', '.join(f'`{hit.name}` ({hit.pointer})' for hit in hits)}" if hits else ""
-    )
+    """The configuration's own methods, inherited ones too, that read a parameter; empty where none does."""
+    place = locate(facts.reader, own.class_name)
+    hits = [hit for hit, reads in scan.methods(facts.reader, place) if parameter.name in reads]
+    more = f" and {len(hits) - _PLACES} more" if len(hits) > _PLACES else ""
+    said = ", ".join(f"`{hit.name}` ({hit.pointer})" for hit in hits[:_PLACES])
+    return f"read by the configuration's own {said}{more}" if hits else ""
 
 
 def layer_settings(facts: ImplementationFacts) -> list[str]:
@@ -536,7 +537,7 @@ def constraint_lines(facts: ImplementationFacts) -> list[str]:
     aligned = [check for check in rest if _ALIGNED.search(_said(check))]
     path = facts.modeling_file
     lines = [f"Alignment: {_quoted(check)}" for check in aligned]
-    beside = ", ".join(f"`{in_code(hit.text.strip())}` ({hit.pointer})" for hit in lines_that_ran(facts, _ALIGNS))
+    beside = ", ".join(_asked(facts, hit) for hit in lines_that_ran(facts, _ALIGNS))
     declared = f"Alignment: none declared; searched assert and raise in the classes that ran in `{path}`"
     asks = f"; what ran, or functions beside it that it may call, ask for it at {beside}" if beside else ""
     lines = lines or [f"{declared}{asks}."]
@@ -651,6 +652,13 @@ def _conditions(facts: ImplementationFacts) -> list[str]:
             f"Formulas of {facts.main.phase} derived where: {', '.join(outside)}; the values of section 3.1 are outside{same}"
         )
     return lines
+
+
+def _asked(facts: ImplementationFacts, hit: scan.Hit) -> str:
+    """A line that asks for something, with what its condition asks beside it."""
+    also = [f"`{in_code(text)}`" for text in scan.asked_beside(facts.reader, hit.path, hit.line)]
+    where = f", where {' and '.join(also)}" if also else ""
+    return f"`{in_code(hit.text.strip())}` ({hit.pointer}{where})"
 
 
 def _said(check: Check) -> str:

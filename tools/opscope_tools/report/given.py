@@ -5,10 +5,11 @@ The defaults of a configuration class are seldom those of a checkpoint, so every
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 
-from opscope_tools.report.facts import ImplementationFacts, short
+from opscope_tools.report.facts import ImplementationFacts, locate, short
 from opscope_tools.report.quotes import in_code
 
 __all__ = ["configuration_given", "given_names"]
@@ -27,7 +28,18 @@ def configuration_given(facts: ImplementationFacts) -> str:
     if fields:
         more = f" and {len(fields) - _MOST} more" if len(fields) > _MOST else ""
         return f"the default of {name} with {', '.join(fields[:_MOST])}{more} given, which need not be that of any checkpoint"
-    return f"the default of {name}, which need not be that of any checkpoint; none was given"
+    named = _named_checkpoint(facts)
+    return f"the default of {name}, which need not be that of any checkpoint{named}; none was given"
+
+
+def _named_checkpoint(facts: ImplementationFacts) -> str:
+    """The checkpoint that the class of configuration is decorated with, whose values may be others."""
+    path, span = locate(facts.reader, facts.tree.config_class) or ("", None)
+    for one in span.node.decorator_list if span is not None and isinstance(span.node, ast.ClassDef) else ():
+        for word in one.keywords if isinstance(one, ast.Call) else ():
+            if word.arg == "checkpoint" and isinstance(word.value, ast.Constant) and word.value.value:
+                return f", nor of `{in_code(str(word.value.value))}`, which its decorator names (`{path}:{word.value.lineno}`)"
+    return ""
 
 
 def given_names(given: Mapping[str, object] | str | None, within: str = "") -> Iterator[tuple[str, object]]:

@@ -22,7 +22,7 @@ from opscope_schemas.units import plain_bytes
 from opscope_tools.report import scan
 from opscope_tools.report.facts import ImplementationFacts, locate, short
 from opscope_tools.report.memory import tensor_bytes
-from opscope_tools.report.nodes import find
+from opscope_tools.report.nodes import find, tied_modules
 from opscope_tools.report.overview import scopes
 from opscope_tools.report.sources import SourceReader, Span
 from opscope_tools.source.python.imports import chain, heads
@@ -103,7 +103,7 @@ class Split:
     @cached_property
     def config_lineage(self) -> list[tuple[str, Span]]:
         """The config class and the classes that it derives from, as far as the registered repositories hold them."""
-        return _lineage(self.reader, self.config_location)
+        return scan.lineage(self.reader, self.config_location)
 
     @cached_property
     def modules(self) -> _Modules:
@@ -123,19 +123,7 @@ class Split:
 
     def lineage(self, path: str) -> list[tuple[str, Span]]:
         """The class of the module at a path, with those that it derives from."""
-        return _lineage(self.reader, locate(self.reader, self.modules[path][0].class_name))
-
-
-def _lineage(reader: SourceReader, place: tuple[str, Span] | None) -> list[tuple[str, Span]]:
-    """A class and those that it derives from, nearest first, as far as the registered repositories hold them."""
-    found: list[tuple[str, Span]] = []
-    pending = [place]
-    while pending:
-        place = pending.pop(0)
-        if place is not None and place not in found:
-            found.append(place)
-            pending += scan.bases(reader, *place)
-    return found
+        return scan.lineage(self.reader, locate(self.reader, self.modules[path][0].class_name))
 
 
 def _plans(split: Split) -> list[scan.Plan]:
@@ -171,7 +159,7 @@ def _configuration_of(split: Split, path: str) -> list[tuple[str, Span]]:
     """The class of configuration that the model at a path names, with those that it derives from; [] where that is the whole model's."""
     for place in split.lineage(path):
         if (named := scan.configuration(split.reader, *place)) is not None:
-            return [] if named in split.config_lineage else _lineage(split.reader, named)
+            return [] if named in split.config_lineage else scan.lineage(split.reader, named)
     return []
 
 
@@ -299,23 +287,39 @@ def communications(split: Split) -> tuple[Communication, ...]:
                       note="not analysed: source sets the size")
         for hit in calls
     ]  # fmt: skip
+    gathered: list[tuple[ModuleNode | None, Communication]] = []
     for plan in _plans(split):
         if plan.kind in ("tp", "ep", "sp"):
             rows += [
                 row for entry in plan.entries for row in _entries(split, plan, entry) if _concerns(split, entry.name)
             ]
         elif plan.kind == "fsdp":
-            rows += _gathered(split, plan)
-    return tuple(rows)
+            gathered += _gathered(split, plan)
+    return (*rows, *_each_once(split, gathered))
 
 
-def _gathered(split: Split, plan: scan.Plan) -> Iterator[Communication]:
+def _each_once(split: Split, gathered: Sequence[tuple[ModuleNode | None, Communication]]) -> Iterator[Communication]:
+    """A weight that several modules hold is gathered once, with the first of them, as the entry of the last says."""
+    tied = tied_modules(split.tree)
+    shared = [(node, row) for node, row in gathered if any(node is one for one in tied)]
+    for node, row in gathered:
+        if len(shared) < 2 or not any(node is one for one, _ in shared):
+            yield row
+        elif row is shared[0][1]:
+            others = ", ".join(other.what.partition(" split as ")[0] for _, other in shared[1:])
+            name, last = row.what.partition(" split as ")[0], shared[-1][1]
+            what = f"{name} split as {last.what.partition(' split as ')[2]}"
+            note = f"one weight with {others}, gathered once"
+            yield row.model_copy(update={"what": what, "file": last.file, "line": last.line, "note": note})
+
+
+def _gathered(split: Split, plan: scan.Plan) -> Iterator[tuple[ModuleNode | None, Communication]]:
     """The weights of modules that each rank keeps a part of: whole before they run."""
     for entry in plan.entries:
         for path, ran in ((p, ran) for p in _paths(split, entry.name) for ran in split.modules[p]):
             runs = evaluate(ran.repeat, split.point) if variables(ran.repeat) <= split.point.keys() else 0
             node = find(split.tree.tree, ran.class_name, path, runs=int(runs))
-            yield Communication(
+            yield node, Communication(
                 what=f"`{entry.name}` split as `{entry.text}`", primitive=_WEIGHTS,
                 when=f"when the {plan.kind} plan is applied", file=entry.path, line=entry.line,
                 bytes=f"{node.parameters // node.repeat} * {{w_bytes}}" if node else "", calls=ran.repeat,
@@ -554,7 +558,8 @@ def _size(split: Split, each: Communication) -> str:
         return f"0 bytes: {each.note}" if each.bytes else each.note
     bytes_now = plain_bytes(evaluate(each.bytes, split.point))
     calls = "" if each.calls == "1" else f" in each of `{each.calls}` calls"
-    return f"`{each.bytes}` bytes ({bytes_now} in {split.document.phase}){calls}"
+    note = f", {each.note}" if each.note else ""
+    return f"`{each.bytes}` bytes ({bytes_now} in {split.document.phase}){calls}{note}"
 
 
 # ---- 7.3 ------------------------------------------------------------------------------------------------------------

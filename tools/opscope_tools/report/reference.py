@@ -267,7 +267,8 @@ def _cache(facts: ImplementationFacts, quotes: Quotes) -> str:
         at = declared_at(facts, window.setting) or facts.pointer(facts.tree.config_class)
         kind = "window" if window.slides else "chunk"
         lines.append(
-            f"Layers with a {kind} keep no more than its {quotes('window', window.tokens)} tokens (`{window.setting}`, {at})."
+            f"Layers with a {kind} of {quotes('window', window.tokens)} tokens (`{window.setting}`, {at}) keep no more than "
+            f"{window.tokens - 1:,}, which are all that a new one looks back at."
         )
     return " ".join(lines) or f"{where} keeps one; no line of its file makes it or adds to it."
 

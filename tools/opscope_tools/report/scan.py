@@ -16,8 +16,8 @@ from opscope_tools.report.sources import SourceReader, Span
 from opscope_tools.source.python.imports import imported
 
 __all__ = [
-    "Hit", "Plan", "Unbuilt", "bases", "by_layer", "called_within", "capabilities", "code_lines", "configuration", "decorators", "functions_named",
-    "in_condition", "matching_lines", "plans", "properties", "unbuilt",
+    "Hit", "Plan", "Unbuilt", "asked_beside", "bases", "by_layer", "called_within", "capabilities", "code_lines", "configuration", "decorators", "functions_named",
+    "in_condition", "lineage", "matching_lines", "methods", "plans", "properties", "unbuilt",
 ]  # fmt: skip
 
 #: what a layer's own number is called
@@ -92,10 +92,57 @@ def properties(reader: SourceReader, path: str, class_name: str) -> list[tuple[H
     """The properties that a class defines, each with the attributes of the object that it reads."""
     span = reader.definition(path, class_name)
     return [
-        (Hit(path, node.lineno, node.name, ""), frozenset(_attributes(node, {"self"})))
+        (Hit(path, node.lineno, node.name, ""), _of_self(node))
         for node in (span.node.body if span else [])
         if isinstance(node, ast.FunctionDef) and any("property" in ast.unparse(one) for one in node.decorator_list)
     ]
+
+
+def methods(reader: SourceReader, place: tuple[str, Span] | None) -> list[tuple[Hit, frozenset[str]]]:
+    """The methods of a class, inherited ones too, each with the attributes of the object that it reads."""
+    found: dict[str, tuple[Hit, frozenset[str]]] = {}
+    for path, span in lineage(reader, place):
+        for node in span.node.body if isinstance(span.node, ast.ClassDef) else ():
+            if isinstance(node, ast.FunctionDef):
+                found.setdefault(node.name, (Hit(path, node.lineno, node.name, ""), _of_self(node)))
+    return list(found.values())
+
+
+def _of_self(node: ast.FunctionDef) -> frozenset[str]:
+    asked = (
+        call.args[1].value
+        for call in ast.walk(node)
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "getattr" and ast.unparse(call.args[0]) == "self"
+        and len(call.args) > 1 and isinstance(call.args[1], ast.Constant)
+    )  # fmt: skip
+    return frozenset([*_attributes(node, {"self"}), *map(str, asked)])
+
+
+def lineage(reader: SourceReader, place: tuple[str, Span] | None) -> list[tuple[str, Span]]:
+    """A class and those that it derives from, nearest first, as far as the registered repositories hold them."""
+    found: list[tuple[str, Span]] = []
+    pending = [place]
+    while pending:
+        place = pending.pop(0)
+        if place is not None and place not in found:
+            found.append(place)
+            pending += bases(reader, *place)
+    return found
+
+
+def asked_beside(reader: SourceReader, path: str, line: int) -> list[str]:
+    """What a condition that runs over a line asks beside what stands there, all of which has to hold."""
+    tree = reader.tree(path)
+    around = [
+        node
+        for node in (ast.walk(tree) if tree is not None else ())
+        if isinstance(node, ast.BoolOp)
+        and isinstance(node.op, ast.And)
+        and node.lineno <= line <= (node.end_lineno or 0)
+    ]
+    smallest = min(around, key=lambda node: (node.end_lineno or 0) - node.lineno, default=None)
+    parts = smallest.values if smallest is not None else []
+    return [ast.unparse(part) for part in parts if not part.lineno <= line <= (part.end_lineno or 0)]
 
 
 def by_layer(reader: SourceReader, path: str, scopes: Iterable[str]) -> list[str]:

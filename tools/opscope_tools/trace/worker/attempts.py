@@ -124,7 +124,7 @@ def _traced(request: TraceRequest, say: Say) -> Trace:
         except OpscopeError as error:
             if len(candidates) == 1 or isinstance(error, ConfigError):
                 raise
-            problems.append(f"{model_class.__name__}: {error.message}")
+            problems.append(f"{model_class.__name__}: {error.message.rstrip('.')}")
             continue
         qualified = f"{target.__module__}.{target.__qualname__}"
         if request.phase == "encode" or any(call.class_name == qualified for call in found.calls):
