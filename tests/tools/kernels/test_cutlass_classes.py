@@ -223,7 +223,7 @@ def test_a_constant_is_what_the_language_makes_of_it_or_left_open(
         ("return dim3(T, 2, 1);", ("32", "2", "1")), ("return {T, 2, 1};", ("32", "2", "1")), ("return dim3(T);", ("32", "1", "1")),
         ("return T;", ("32", "1", "1")), ("return dim3(cute::max(T, 64), 1, 1);", ("64", "1", "1")),
         ("if (T > 16) { return dim3(T, 2, 1); } return dim3(T, 1, 1);", ()), ("int n = T * 2; return dim3(n, 1, 1);", ()),
-        ("int T = 64; return dim3(T, 1, 1);", ()), ("dim3 b(T, 1, 1); b.x *= 2; return b;", ()), ("dim3 b(T, 1, 1); return b;", ("32", "1", "1")),
+        ("int T = 64; return dim3(T, 1, 1);", ("64", "1", "1")), ("dim3 b(T, 1, 1); b.x *= 2; return b;", ()), ("dim3 b(T, 1, 1); return b;", ("32", "1", "1")),
         ("dim3 other(1, 1, 1); dim3 b(T, 1, 1); return b;", ()), ("return make(dim3(T, 1, 1));", ()), ("helper(dim3(7, 7, 7)); return other();", ()),
     ],
 )  # fmt: skip

@@ -220,3 +220,52 @@ void go(float* x, int n, bool strict) {
 """
     asked = {c.condition: c.when for c in kernels(tmp_path, host)["first"].constraints}
     assert asked == {"n > 0": "", "n < 9": "strict", "x": "n > 4", "n % 2 == 0": "the test before line 7 fails"}
+
+
+SCHEDULERS = """
+struct One {
+  struct Arguments { int const tiles, heads; float scale; };
+  static dim3 shape(Arguments const& args, int sms) { return {uint32_t(args.tiles), uint32_t(args.heads)}; }
+};
+template <class T> struct Persistent {
+  static constexpr int kRows = 4;
+  struct Arguments { float* p; int const heads, tiles; };
+  static dim3 shape(Arguments const& args, int sms) { return {(unsigned)sms}; }
+  static dim3 rows(int n) { return dim3(n / kRows); }
+};
+"""
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "grid"),
+    [
+        ("One", ("cdiv({n}, 128)", "{h}")), ("Persistent<float>", ("132",)),
+        ("std::conditional_t<true, One, Persistent<T>>", ("cdiv({n}, 128)", "{h}")),
+        # each axis is either's
+        ("std::conditional_t<P, Persistent<T>, One>", ("(132 if P else cdiv({n}, 128))", "(1 if P else {h})")),
+        # a type that the caller does not tell
+        ("T", ("{Scheduler::shape(args, 132)}",)), ("Unknown", ("{Scheduler::shape(args, 132)}",)),
+    ],
+)  # fmt: skip
+def test_a_grid_that_a_class_works_out_is_told_where_the_class_is(
+    tmp_path: Path, scheduler: str, grid: tuple[str, ...]
+) -> None:
+    """Structures of one name in several classes are that of the class whose function takes them."""
+    host = f"""
+template <typename T, bool P> void run(float * x, int n, int h) {{
+  using Scheduler = {scheduler};
+  int tiles = (n + 127) / 128;
+  typename Scheduler::Arguments args = {{tiles, h, 1.f}};
+  dim3 grid = Scheduler::shape(args, 132);
+  first<<<grid, 128>>>(x);
+}}
+"""
+    (launch,) = kernels(tmp_path, host, schedulers=SCHEDULERS)["first"].grid
+    assert launch.dimensions == grid
+
+
+def test_a_grid_that_rests_on_a_constant_of_the_class_is_not_told_by_another_of_that_name(tmp_path: Path) -> None:
+    host = "constexpr int kRows = 8;\nvoid run(float * x, int n) { first<<<Persistent<float>::rows(n), 128>>>(x); }\n"
+    (launch,) = kernels(tmp_path, host, schedulers=SCHEDULERS)["first"].grid
+    assert (launch.dimensions, launch.expression) == ((), "Persistent<float>::rows(n)")
+    assert any("Persistent<float>::rows(n)" in one for one in launch.unresolved)

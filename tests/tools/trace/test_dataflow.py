@@ -13,6 +13,7 @@ import pytest
 from opscope_schemas.dataflow import DataflowResult
 from opscope_schemas.errors import ValuesError
 from opscope_schemas.formula import evaluate
+from opscope_tools.inspect_model import InspectArguments, inspect_model
 from opscope_tools.running.tool import ToolContext
 from opscope_tools.trace_dataflow import DataflowArguments, trace_dataflow
 from sampled import sampled
@@ -250,20 +251,28 @@ def test_the_table_that_is_added_to_every_tensor_plan_is_reduced(context: ToolCo
     ]
 
 
-@pytest.mark.parametrize("tied", [True, False])
-def test_ranks_that_keep_a_part_gather_each_weight_once(context: ToolContext, tied: bool) -> None:
+@pytest.mark.parametrize(
+    ("target", "tied", "said"),
+    [
+        ("llama", True, ["`embed_tokens` split as `keep_full_weight`"]),
+        ("llama", False, ["`embed_tokens` split as `free_full_weight`", "`lm_head` split as `keep_full_weight`"]),
+        # no entry for the head: the table is wrapped with the whole
+        ("lfm2_vl", True, ["what no entry names split as the whole model"]),
+    ],
+)  # fmt: skip
+def test_ranks_that_keep_a_part_gather_each_weight_once(
+    context: ToolContext, target: str, tied: bool, said: list[str]
+) -> None:
     """As transformers resolves the plan: the entry of a head that is the table of tokens is the table's."""
-    table, width, inner, layers = 100 * 64, 64, 96, 3
-    held = table * (1 if tied else 2) + layers * (4 * width**2 + 3 * width * inner + 2 * width) + width
-    found = flow(context, "llama", config={**SMALL, "tie_word_embeddings": tied})
+    config: dict[str, Any] = {**SMALL, "tie_word_embeddings": tied} if target == "llama" else {}
+    held = inspect_model(InspectArguments(model=target, config=config), context).parameters
+    found = flow(context, target, config=config, phase="prefill")
     values = {v.name: v.default for v in found.document.variables if v.default is not None}
     rows = [row for row in found.communication if row.primitive.startswith("all_gather of its weights")]
     assert sum(evaluate(row.bytes, {"w_bytes": 1}) * evaluate(row.calls, values) for row in rows) == held
-    assert [row.what for row in rows if "embed_tokens" in row.what or "lm_head" in row.what] == (
-        ["`embed_tokens` split as `keep_full_weight`"]
-        if tied
-        else ["`embed_tokens` split as `free_full_weight`", "`lm_head` split as `keep_full_weight`"]
-    )
+    assert [
+        row.what for row in rows if "embed_tokens" in row.what or "lm_head" in row.what or "no entry" in row.what
+    ] == said
 
 
 def test_what_a_model_returns_is_named_as_its_result_names_it(context: ToolContext) -> None:

@@ -70,6 +70,8 @@ _STYLES = {
 _DISPATCH = "ep_dispatch_experts"
 _INDEX_BYTES = 8
 #: what brings the weights of a module together that each rank keeps a part of
+#: where transformers wraps the model itself, for what no entry of a plan for weights names
+_WRAPS = "transformers/distributed/fsdp.py", "fully_shard(model,"
 _WEIGHTS = "all_gather of its weights, before it runs"
 #: as many modules of a plan are named, of more their number is
 _NAMED = 1
@@ -295,32 +297,52 @@ def communications(split: Split) -> tuple[Communication, ...]:
             ]
         elif plan.kind == "fsdp":
             gathered += _gathered(split, plan)
-    return (*rows, *_each_once(split, gathered))
+    return (*rows, *_as_wrapped(split, gathered))
 
 
-def _each_once(split: Split, gathered: Sequence[tuple[ModuleNode | None, Communication]]) -> Iterator[Communication]:
-    """A weight that several modules hold is gathered once, with the first of them, as the entry of the last says."""
+def _as_wrapped(split: Split, gathered: Sequence[tuple[ModuleNode | None, Communication]]) -> Iterator[Communication]:
+    """The entries as transformers wraps them: a weight that several modules hold goes with the first, as the entry of the last says, and
+    with the whole model where one of two has no entry; so does what no entry names."""
     tied = tied_modules(split.tree)
     shared = [(node, row) for node, row in gathered if any(node is one for one in tied)]
+    kept: list[ModuleNode | None] = []
     for node, row in gathered:
-        if len(shared) < 2 or not any(node is one for one, _ in shared):
+        if not any(node is one for one, _ in shared):
+            kept.append(node)
             yield row
-        elif row is shared[0][1]:
-            others = ", ".join(other.what.partition(" split as ")[0] for _, other in shared[1:])
+        elif row is shared[0][1] and (len(shared) > 1 or len(tied) > 2):
+            others = [other.what.partition(" split as ")[0] for _, other in shared[1:]]
             name, last = row.what.partition(" split as ")[0], shared[-1][1]
             what = f"{name} split as {last.what.partition(' split as ')[2]}"
-            note = f"one weight with {others}, gathered once"
+            note = f"one weight with {', '.join(others)}, gathered once" if others else ""
+            kept.append(node)
             yield row.model_copy(update={"what": what, "file": last.file, "line": last.line, "note": note})
+    rest = split.tree.parameters - _within(split.tree.tree, kept)
+    lines = enumerate(split.reader.lines(_WRAPS[0]) or (), 1)
+    wraps = next((line for line, text in lines if _WRAPS[1] in text), 0)
+    if gathered and rest > 0 and wraps and not split.document.instance:
+        yield Communication(
+            what="what no entry names split as the whole model", primitive=_WEIGHTS, when=gathered[0][1].when,
+            file=_WRAPS[0], line=wraps, bytes=f"{rest} * {{w_bytes}}", calls="1",
+        )  # fmt: skip
+
+
+def _within(node: ModuleNode, kept: Sequence[ModuleNode | None]) -> int:
+    """Weights of modules, of one inside another once."""
+    if any(node is one for one in kept):
+        return node.parameters
+    return sum(_within(child, kept) for child in node.children)
 
 
 def _gathered(split: Split, plan: scan.Plan) -> Iterator[tuple[ModuleNode | None, Communication]]:
     """The weights of modules that each rank keeps a part of: whole before they run."""
     for entry in plan.entries:
-        for path, ran in ((p, ran) for p in _paths(split, entry.name) for ran in split.modules[p]):
+        paths = _paths(split, entry.name)
+        for path, ran in ((p, ran) for p in paths for ran in split.modules[p]):
             runs = evaluate(ran.repeat, split.point) if variables(ran.repeat) <= split.point.keys() else 0
             node = find(split.tree.tree, ran.class_name, path, runs=int(runs))
             yield node, Communication(
-                what=f"`{entry.name}` split as `{entry.text}`", primitive=_WEIGHTS,
+                what=f"`{path if len(paths) > 1 else entry.name}` split as `{entry.text}`", primitive=_WEIGHTS,
                 when=f"when the {plan.kind} plan is applied", file=entry.path, line=entry.line,
                 bytes=f"{node.parameters // node.repeat} * {{w_bytes}}" if node else "", calls=ran.repeat,
             )  # fmt: skip

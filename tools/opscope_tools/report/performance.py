@@ -126,7 +126,7 @@ def basis_said(facts: ImplementationFacts) -> str:
     masked = any(document.totals.causal_saving != "0" for document in facts.documents)
     pairs = (
         " FLOPs of attention are those of all pairs of tokens; what bounds it, and the FLOPs per byte behind an operator, are told without "
-        "the pairs above the diagonal, which its kernel need not compute."
+        "the products of pairs above the diagonal, which its kernel need not compute."
     )
     return f"Bytes are those of eager execution, operator by operator, where 8.2 fuses.{pairs * masked}"
 

@@ -290,7 +290,7 @@ def unbuilt(reader: SourceReader, path: str, built: Collection[str]) -> list[Unb
     far as it is written around the call."""
     classes = {span.name: span for span in reader.spans(path) if isinstance(span.node, ast.ClassDef)}
     runs = {span.name.rpartition(".")[0] for span in reader.spans(path) if span.name.endswith(".forward")}
-    found: dict[str, Unbuilt] = {}
+    found: dict[tuple[str, str], Unbuilt] = {}
     for span in reader.spans(path):
         maker, _, method = span.name.rpartition(".")
         if method != "__init__" or maker not in built:
@@ -299,7 +299,7 @@ def unbuilt(reader: SourceReader, path: str, built: Collection[str]) -> list[Unb
             name = call.func.id if isinstance(call.func, ast.Name) else ""
             if name in classes and name in runs and name not in built and tests:
                 hit = Hit(path, call.lineno, name, " and ".join(tests))
-                found.setdefault(name, Unbuilt(hit, classes[name].line, maker))
+                found.setdefault((name, maker), Unbuilt(hit, classes[name].line, maker))
     return list(found.values())
 
 

@@ -541,13 +541,17 @@ def _unmeasured(changes: Sequence[Alternative]) -> str:
 
 
 def _unbuilt(facts: ImplementationFacts) -> str:
-    """What of the model's file other configurations build and this one does not."""
+    """What other configurations build of the files that the model's classes are of, and this one does not."""
+    own = facts.modeling_file.partition("/")[0]
     built = {short(node.class_name) for node in facts.nodes}
-    told = [
-        f"`{one.made.name}` (`{one.made.path}:{one.defined}`), which `{one.maker}` makes ({one.made.pointer}) where `{in_code(one.made.text)}`"
-        for one in scan.unbuilt(facts.reader, facts.modeling_file, built)
-    ]
-    return f"This configuration builds no {'; no '.join(told)}." if told else ""
+    places = [place for node in facts.nodes if (place := facts.locate(node.class_name)) is not None]
+    files = dict.fromkeys([facts.modeling_file, *(path for path, _ in places if path.partition("/")[0] == own)])
+    told: dict[str, list[str]] = {}
+    for one in (one for file in files for one in scan.unbuilt(facts.reader, file, built)):
+        made = f"`{one.maker}` makes ({one.made.pointer}) where `{in_code(one.made.text)}`"
+        told.setdefault(f"`{one.made.name}` (`{one.made.path}:{one.defined}`)", []).append(made)
+    named = [f"{name}, which {' and '.join(makers)}" for name, makers in told.items()]
+    return f"This configuration builds no {'; no '.join(named)}." if named else ""
 
 
 def _decoded_otherwise(facts: ImplementationFacts) -> str:

@@ -80,7 +80,9 @@ def _runs(kernels: Sequence[Kernel], outer: int, values: Mapping[str, Rational])
 def _own(run: Sequence[Kernel], owner: str) -> str:
     names = list(dict.fromkeys((k.operator or k.operation).removeprefix("aten.").split(".")[0] for k in run))
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"{owner}'s own {', '.join(names[:_NAMED])}{more} (:{run[0].line})"
+    lines = [f":{line}" for line in dict.fromkeys(kernel.line for kernel in run)]
+    further = f" and {len(lines) - _NAMED} more" if len(lines) > _NAMED else ""
+    return f"{owner}'s own {', '.join(names[:_NAMED])}{more} ({', '.join(lines[:_NAMED])}{further})"
 
 
 def _holds_layers(call: Kernel, values: Mapping[str, Rational]) -> bool:

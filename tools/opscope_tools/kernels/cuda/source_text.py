@@ -28,6 +28,8 @@ _NO_FUNCTION = re.compile(r"\b(namespace|class|struct|enum|extern|union)\b[^()]*
 _LONGEST_HEADING = 4000
 _HEADED = re.compile(r"(?<![~\w])([~\w]++)\s*+(?:<[^()]*>)?\s*+\(")
 _BRACKET = re.compile(r"[()\[\]{}]")
+#: a class, with an alignment and its name
+_CLASS = re.compile(r"\b(?:class|struct|union)\b(?:\s*+(?:alignas|__align__)\s*+\([^()]*+\))?+(?:\s++(\w++))?+")
 _NAMESPACE = re.compile(r"\bnamespace\b(?:\s*+\[\[[^\]]*+\]\])?\s*+((?:\w++\s*+::\s*+)*+\w*+)\s*+$")
 
 
@@ -76,6 +78,23 @@ class CSource(CppText):
         around = (opening for opening, closing in self.all_blocks if opening < position <= closing)
         written = (name for opening in around if (name := self.namespace(opening)) is not None)
         return [part for name in written for part in name.split("::")]
+
+    def class_around(self, position: int) -> tuple[str, int, int] | None:
+        """(name, `{`, `}`) of the innermost class, structure or union that holds a position; None where none does."""
+        for opening, closing in reversed(self.all_blocks[: bisect.bisect_left(self.all_blocks, (position,))]):
+            if position < closing and (name := self._class(opening)) is not None:
+                return name, opening, closing
+        return None
+
+    def _class(self, opening: int) -> str | None:
+        """The name of the class that a brace opens, empty where it has none; None of other blocks."""
+        start = max(self.statements.rfind(mark, 0, opening) for mark in ";{}") + 1
+        head = self.statements[max(start, opening - _LONGEST_HEADING) : opening]
+        for found in _CLASS.finditer(head):
+            of_template = head[: found.start()].rstrip().endswith(("<", ","))  # `template <class T>`
+            if not of_template and "(" not in head[found.end() :]:
+                return found[1] or ""
+        return None
 
     def nesting(self, start: int, end: int) -> int:
         """How deep brackets of all kinds lie in each other in a range; branches of one `#if` each count."""

@@ -35,8 +35,9 @@ from opscope_tools.kernels.cuda.launch.host_values import (
     joined,
 )
 from opscope_tools.kernels.cuda.names.definitions import LAUNCH_CALLS
+from opscope_tools.kernels.cuda.names.functions import Library
 from opscope_tools.kernels.cuda.names.structures import Struct
-from opscope_tools.kernels.cuda.source_text import CSource, squeeze, whole_words
+from opscope_tools.kernels.cuda.source_text import CSource, split_arguments, squeeze, whole_words
 from opscope_tools.kernels.cuda.syntax.nodes import (
     Alias,
     Assign,
@@ -74,6 +75,8 @@ _STEPS, _DEEPEST = 30_000, 12
 _SHORT = 8
 #: functions that take what they are handed by value, or as a pointer
 _LIBRARY = re.compile(r"(?:std::|::?cuda|cuda|hip|cu[A-Z]|cublas)\w*|[A-Z][A-Z0-9_]+|printf|sizeof|decltype")
+#: a type that a condition chooses
+_CHOSEN = re.compile(r"(?:std::)?conditional_t<(.*)>", re.DOTALL)
 _NAME = re.compile(r"(?:\w+::)*\w+")
 _TRUTH = re.compile(r"!|&&|\|\||[=!<>]=|\s[<>]\s|^(?:true|false)$|\bstd::is_\w+")
 #: launching calls whose arguments from that place on are the kernel's
@@ -134,7 +137,7 @@ class Host:
     functions: HostFunctions
     #: the function that launches what a call hands it: (name, number of arguments, file) -> (file, position), None: not one
     launcher: Callable[[str, int, str], tuple[str, int] | None]
-    struct: Callable[[CSource, str], Struct | None]
+    library: Library
     kernels: frozenset[str] = frozenset()
     _names: dict[str, Names] = field(default_factory=dict)
     _structures: dict[tuple[str, str], Struct | None] = field(default_factory=dict)
@@ -156,8 +159,14 @@ class Host:
                 for h in self.functions.headers(source)
                 for at, _ in whole_words(h.statements, name)
             )
-            self._structures[key] = self.struct(source, name) if written else None
+            self._structures[key] = self.library.struct(source, name) if written else None
         return self._structures[key]
+
+    def nested(self, function: HostFunction, name: str) -> Struct | None:
+        """The structure of that name in the class whose member a function is."""
+        source = function.code.source
+        around = source.class_around(function.start)
+        return self.library.nested(source, name.rpartition("::")[2], around[1:]) if around is not None else None
 
     def around(self, source: CSource, position: int) -> Ran:
         """What running the function around a position meets."""
@@ -180,11 +189,17 @@ class _Frame:
     names: Names
     #: the first of its blocks
     root: int
+    #: a member of a class, whose constants are not read here
+    of_class: bool = False
     returned: list[tuple[Any, State]] = field(default_factory=list)
 
 
 class _TooFarError(Exception):
     """A run that does not end soon."""
+
+
+class _OwnNameError(Exception):
+    """A member asks for what neither it nor its caller holds."""
 
 
 class _Run:
@@ -244,6 +259,8 @@ class _Run:
         return value if not run_time and len(value.text) <= LONGEST else Quantity(name) if found.constant else None
 
     def _outside(self, name: str) -> Any:
+        if self.frame.of_class:
+            raise _OwnNameError(name)
         names = self.frame.names
         names.used = self.used
         return names.macro_call(name, self) if "(" in name and not name.startswith("sizeof") else names(name)
@@ -273,17 +290,24 @@ class _Run:
         except (_TooFarError, RecursionError):
             self.events, self.named = [], []
 
-    def enter(self, function: HostFunction, arguments: Sequence[Node], template: tuple[str, ...] = ()) -> Any:
-        """Run a function of the repository; what it gives back."""
+    def enter(
+        self,
+        function: HostFunction,
+        arguments: Sequence[Node],
+        template: tuple[str, ...] = (),
+        *,
+        of_class: bool = False,
+    ) -> Any:
+        """Run a function of the repository; what it gives back. `of_class`: it is a member, and no name of its class may count."""
         bound = []
         for index, (kind, name) in enumerate(function.parameters):
             if index < len(arguments) and not self._pack(function, index):
-                bound.append((name, self._bound(kind, arguments[index])))
+                bound.append((name, self._of_class(function, kind, self._bound(kind, arguments[index]))))
             else:
                 bound.append((name, Variable(leaf(name), parameter=True)))
         given = [self._template_argument(a) for a in template]
         chain, way, size = self.state.chain, self.state.way, len(self.state.blocks)
-        self.frames.append(_Frame(function, self.host.names(function.code.source), size))
+        self.frames.append(_Frame(function, self.host.names(function.code.source), size, of_class))
         self.state.enter(())
         for name, variable in bound:
             self.state.declare(name, variable)
@@ -333,6 +357,17 @@ class _Run:
             return Variable(Pointer(at.block, at.name))
         value, inner = self.told(argument)
         return Variable(self._of_kind(kind, value), inner=inner, parameter=True, dims=kind.name == "dim3")
+
+    def _of_class(self, function: HostFunction, kind: TypeName, given: Variable) -> Variable:
+        """A parameter whose type the class of a member defines: what was handed as a list is of that type."""
+        at = given.value
+        held = self.state.blocks[at.block][at.name] if isinstance(at, Pointer) else given
+        if not isinstance(held.value, Listed):
+            return given
+        struct = self.host.nested(function, kind.name)
+        return (
+            replace(held, value=_filled([f.name for f in struct.fields], held.value)) if struct is not None else given
+        )
 
     def closure(self, made: Closure, arguments: Sequence[Node]) -> Any:
         if len(self.frames) > _DEEPEST * 2:
@@ -388,7 +423,7 @@ class _Run:
             case Declare():
                 self._declare(node)
             case Return(value=value):
-                self.frame.returned.append((None if value is None else self.value(value), self.state.copy()))
+                self.frame.returned.append((None if value is None else self._returned(value), self.state.copy()))
                 self.state.dead = True
             case If():
                 self._if(node)
@@ -403,13 +438,19 @@ class _Run:
                 self._leave(size, chain, way)
             case While(body=body) | Each(body=body):
                 self._loop([node], body, None)
-            case Alias(name=name, type=kind) if kind is not None and self._of_cute():
+            case Alias(name=name, type=kind) if kind is not None:
                 arguments = f"<{', '.join(kind.arguments)}>" if kind.arguments else ""
                 self.aliases[name] = f"{kind.name}{arguments}"
-                if (made := self.cute.written(self.aliases[name])) is not None:
+                if self._of_cute() and (made := self.cute.written(self.aliases[name])) is not None:
                     self.state.declare(name, Variable(made))
             case Alias():
                 pass
+
+    def _returned(self, value: Node) -> Any:
+        """What a function gives back, `{a, b}` as the `dim3` that it says it gives."""
+        if isinstance(value, Braced) and value.type is None and self.frame.function.gives_dims:
+            return Dims(tuple(self._size(item, self.value(item)) for item in value.items) or (1,))
+        return self.value(value)
 
     def _if(self, node: If) -> None:
         test = self.value(node.test)
@@ -527,8 +568,8 @@ class _Run:
             if listed is not None:
                 return Dims(tuple(v if isinstance(v, int | Expression) else None for v in listed) or (1,))
             return Dims((value,)) if isinstance(value, int) else value
-        if listed is None:
-            return value
+        if listed is None or ("::" in kind.name and not self._namespace(kind.name)):
+            return value  # a type of a class: what it is depends on which
         if _plain(kind):
             return listed[0] if len(listed) == 1 else Unknown()
         return self._structure(name, value)
@@ -546,8 +587,7 @@ class _Run:
                 starts = [(f, next((w for w in map(str, _words(n)) if w in bound), "")) for f, n in made.starts]
                 return Parts({f: bound[w] for f, w in starts if w})
             order = [f.name for f in struct.fields]
-        places = zip(order, (v for _, v in value.items), strict=False)
-        return Parts({n: v for n, v in value.items if n} or dict(places))
+        return _filled(order, value)
 
     # expressions -----------------------------------------------------------------------------------------------------
 
@@ -678,15 +718,19 @@ class _Run:
         if isinstance(first, Kernels) and isinstance(second, Kernels):
             return either("", first, second, squeeze(node.text))
         if isinstance(first, Dims) or isinstance(second, Dims):
-            a, b = (v if isinstance(v, Dims) else Dims((v,)) for v in (first, second))
-            asked = test if isinstance(test, Expression) else Opaque(squeeze(node.text))
-            return Dims(
-                tuple(
-                    x if x == y else Choice(operand(x), asked, operand(y))
-                    for x, y in ((a.along(i), b.along(i)) for i in "xyz"[: max(len(a.axes), len(b.axes))])
-                )
-            )
+            return self._either(test if isinstance(test, Expression) else Opaque(squeeze(node.text)), first, second)
         return self.formula(node) if all(isinstance(v, int | Expression) for v in (first, second)) else Unknown()
+
+    @staticmethod
+    def _either(asked: Any, first: Any, second: Any) -> Dims:
+        """One of two `dim3`s, each axis by itself."""
+        a, b = (v if isinstance(v, Dims) else Dims((v,)) for v in (first, second))
+        return Dims(
+            tuple(
+                x if x == y else Choice(operand(x), asked, operand(y))
+                for x, y in ((a.along(i), b.along(i)) for i in "xyz"[: max(len(a.axes), len(b.axes))])
+            )
+        )
 
     # assignments -----------------------------------------------------------------------------------------------------
 
@@ -790,6 +834,8 @@ class _Run:
         """A call of a function by its name: run where that tells something."""
         function = node.function
         assert isinstance(function, Name)
+        if "::" in text and (given := self._member(*text.rpartition("::")[::2], node)) is not None:
+            return given
         found = self._candidates(text, len(node.arguments))
         if not found and node.arguments and not _LIBRARY.fullmatch(text) and self.host.structure(self.source, last):
             return self._structure(last, Listed(tuple(self._item(a)[0] for a in node.arguments)))
@@ -798,16 +844,45 @@ class _Run:
             if len(found) > 1 or (found and found[0].unread):
                 return self._handed(node, last, changed)
             return self._handed(node, last, None if not found else [])
-        if len(self.frames) > _DEEPEST or any(f.function is found[0] for f in self.frames):
+        if self._too_deep(found[0]):
             return self._handed(node, last, self._changed(node))
-        self.calls.append(called_at(node))
-        try:
-            result = self.enter(found[0], node.arguments, function.arguments or ())
-        finally:
-            self.calls.pop()
+        result = self._ran(found[0], node, function.arguments or ())
         if isinstance(result, int):
             self.given[re.sub(r"\s+", "", squeeze(spelled(node)))] = result
         return result if isinstance(result, int | Dims | Parts | Kernels) else self.formula(node)
+
+    def _too_deep(self, function: HostFunction) -> bool:
+        return len(self.frames) > _DEEPEST or any(f.function is function for f in self.frames)
+
+    def _ran(
+        self, function: HostFunction, node: Call, template: tuple[str, ...] = (), *, of_class: bool = False
+    ) -> Any:
+        self.calls.append(called_at(node))
+        try:
+            return self.enter(function, node.arguments, template, of_class=of_class)
+        finally:
+            self.calls.pop()
+
+    def _member(self, kind: str, name: str, node: Call) -> Any:
+        """What a static member of a type gives that is told: `dim3`s and numbers; of a type that a condition chooses, either's."""
+        kind = self.aliases.get(kind, kind)
+        if (chosen := _CHOSEN.fullmatch(kind)) is not None:
+            test, *sides = split_arguments(chosen[1])
+            asked = self.formula_of(test)
+            if isinstance(asked, int) or len(sides) != 2:
+                return self._member(sides[not asked], name, node) if len(sides) == 2 else None
+            first, second = (self._member(side.strip(), name, node) for side in sides)
+            return self._either(asked, first, second) if first is not None and second is not None else None
+        holder = re.sub(r"<.*", "", kind, flags=re.DOTALL).rpartition("::")[2].strip()
+        found = self.host.functions.named(self.source, name, len(node.arguments), holder) if holder else []
+        if len(found) != 1 or found[0].unread or self._too_deep(found[0]) or len(found[0].body.statements) > _SHORT:
+            return None
+        before = self.state.copy()
+        try:
+            result = self._ran(found[0], node, of_class=True)
+        except _OwnNameError:
+            self.state, result = before, None
+        return result if isinstance(result, int | Dims) else None
 
     def _candidates(self, text: str, count: int) -> list[HostFunction]:
         last = text.rpartition("::")[2]
@@ -986,6 +1061,12 @@ def _words(node: Node) -> Iterator[str]:
         yield node.text
     for child in children(node):
         yield from _words(child)
+
+
+def _filled(order: Sequence[str], value: Listed) -> Parts:
+    """A structure with fields in that order, made from a list."""
+    named = {n: v for n, v in value.items if n}
+    return Parts(named or dict(zip(order, (v for _, v in value.items), strict=False)))
 
 
 def _components(node: Node) -> list[str]:

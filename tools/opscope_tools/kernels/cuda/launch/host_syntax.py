@@ -213,6 +213,12 @@ class HostFunction:
     body: Block
     unread: str = ""
 
+    @property
+    def gives_dims(self) -> bool:
+        """Whether it returns a `dim3`."""
+        text = self.code.source.statements
+        return re.search(rf"\bdim3\s+(?:\w+::)*{self.name}\s*\(", text[self.start : self.body.position]) is not None
+
 
 @dataclass
 class HostFunctions:
@@ -241,14 +247,16 @@ class HostFunctions:
         inside = self.code(source).inside(position)
         return self._function(source, *found, -1 if inside else position)
 
-    def named(self, source: CSource, name: str, count: int) -> list[HostFunction]:
-        """The free functions of a name that a file sees and that take so many arguments."""
+    def named(self, source: CSource, name: str, count: int, holder: str = "") -> list[HostFunction]:
+        """The functions of a name, free or of the class `holder`, that a file sees and that take so many arguments."""
         found = []
         for header in self.headers(source):
             if name not in header.statements:
                 continue
             for heading, brace, end, other in header.functions:
-                if other == name and self.code(header).inside(brace) and _free(header, heading):
+                around = header.class_around(heading) if other == name else None
+                stands = other == name and (around[0] if around is not None else "") == holder
+                if stands and self.code(header).inside(brace):
                     made = self._function(header, heading, brace, end, name, -1)
                     if made.unread or len(made.parameters) >= count:
                         found.append(made)
@@ -283,14 +291,6 @@ class HostFunctions:
         except (UnreadError, RecursionError):
             unread = f"{name} does not parse"
         return HostFunction(name, code, heading, template, parameters, body, unread)
-
-
-def _free(source: CSource, heading: int) -> bool:
-    """Whether a definition stands in no class."""
-    around = [a for a, b in source.all_blocks if a < heading < b]
-    return not any(
-        re.search(r"\b(?:class|struct|union)\b[^;{}()]*$", source.statements[max(a - 300, 0) : a]) for a in around
-    )
 
 
 def called_at(node: Node) -> tuple[int, tuple[str, int] | None]:

@@ -83,7 +83,7 @@ class CudaContext:
         """Host functions, run once each."""
         wrapping = {w.name: _as_macro(w) for several in self.wrappers.values() for w in several if w.macro}
         functions = HostFunctions(self.load, {**wrapping, **self.macros}, self.library.headers, self.library.included)
-        return Host(functions, self._launcher, self.library.struct, self.kernels)
+        return Host(functions, self._launcher, self.library, self.kernels)
 
     def _launcher(self, name: str, arguments: int, file: str) -> tuple[str, int] | None:
         """Where the function lies that launches what a call hands it."""

@@ -130,6 +130,10 @@ class Library:
             self._structs[key] = self._struct(source, plain) if usual else None
         return self._structs[key]
 
+    def nested(self, source: CSource, name: str, within: tuple[int, int]) -> Struct | None:
+        """The definition of a structure inside a class, whose braces `within` gives."""
+        return find_struct(self.code(source), name, _known_type, within)
+
     def _struct(self, source: CSource, name: str) -> Struct | None:
         """In the file and its headers; of a header that takes it from who includes it: the one beside it."""
         for header in self.headers(source):

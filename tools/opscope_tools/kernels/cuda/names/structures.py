@@ -53,15 +53,18 @@ class Struct:
         return found[0] if len(found) == 1 else None
 
 
-def find_struct(code: DeviceCode, name: str, is_type: Callable[[str], bool]) -> Struct | None:
-    """The definition of a structure in a file; None where it is not there, or several are."""
+def find_struct(
+    code: DeviceCode, name: str, is_type: Callable[[str], bool], within: tuple[int, int] | None = None
+) -> Struct | None:
+    """The definition of a structure in a file, or in a part of it; None where it is not there, or several are."""
     text = code.source.statements
     if name not in code.types_written:
         return None
     pattern = rf"\b(struct|class|union)\s+((?:(?:alignas|__align__|__attribute__)\s*+\((?:[^()]|\([^()]*\))*\)\s*)*){name}\b(?!\s*+<)[^;{{}}()=]*\{{"
-    found = [m for m in re.finditer(pattern, text) if code.inside(m.start())]
+    places = re.compile(pattern).finditer(text, *(within or ()))
+    found = [m for m in places if code.inside(m.start())]
     if len(found) != 1:
-        return _typedef(code, name, is_type)
+        return _typedef(code, name, is_type) if within is None else None
     (match,) = found
     head = max(text.rfind(c, 0, match.start()) for c in ";}{") + 1
     template = re.search(r"\btemplate\s*+<(.*)>[\w\s]*+$", text[head : match.start()], re.DOTALL)
