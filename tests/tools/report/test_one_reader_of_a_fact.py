@@ -102,7 +102,7 @@ def test_operators_that_share_neither_a_line_nor_what_they_read_are_boxes_of_the
     one_reads_both = beside_each_other(facts, (), (1,), (2, 3), lines=(30, 40, 50))
     assert one_reads_both == ["arange, add, mul (:30, :40, :50)  [reads 1]"]
     the_same_is_read = beside_each_other(facts, (1,), (), (1,), lines=(30, 40, 50))
-    assert the_same_is_read == ["arange, mul (:30)  [reads 1]", "add (:40)  [reads no other result]"]
+    assert the_same_is_read == ["arange, mul (:30, :50)  [reads 1]", "add (:40)  [reads no other result]"]
 
 
 @pytest.mark.parametrize(("second", "said"), [(0.1e-3, "memory 33 %"), (1.2e-3, "fixed 55 %")])
