@@ -252,9 +252,11 @@ def test_a_grid_that_a_class_works_out_is_told_where_the_class_is(
 ) -> None:
     """Structures of one name in several classes are that of the class whose function takes them."""
     host = f"""
+void other(int * unused) {{ using Scheduler = Other; }}
 template <typename T, bool P> void run(float * x, int n, int h) {{
   using Scheduler = {scheduler};
   int tiles = (n + 127) / 128;
+  other(&tiles);
   typename Scheduler::Arguments args = {{tiles, h, 1.f}};
   dim3 grid = Scheduler::shape(args, 132);
   first<<<grid, 128>>>(x);

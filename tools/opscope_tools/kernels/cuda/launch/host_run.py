@@ -306,7 +306,7 @@ class _Run:
             else:
                 bound.append((name, Variable(leaf(name), parameter=True)))
         given = [self._template_argument(a) for a in template]
-        chain, way, size = self.state.chain, self.state.way, len(self.state.blocks)
+        chain, way, size, aliases = self.state.chain, self.state.way, len(self.state.blocks), dict(self.aliases)
         self.frames.append(_Frame(function, self.host.names(function.code.source), size, of_class))
         self.state.enter(())
         for name, variable in bound:
@@ -318,6 +318,7 @@ class _Run:
             return self._to_the_end(function.body.statements)
         finally:
             self.frames.pop()
+            self.aliases = aliases
             self._leave(size, chain, way)
 
     @staticmethod
