@@ -17,7 +17,7 @@ from opscope_schemas.units import things
 
 from opscope_tools.report.facts import ImplementationFacts
 
-__all__ = ["counted_again", "find", "layers_of", "node_of", "numbers_said", "tied_modules", "weights_of"]
+__all__ = ["counted_again", "find", "layers_of", "modules_at", "node_of", "numbers_said", "tied_modules", "weights_of"]
 
 #: stretches of layer numbers that a label lists
 _MOST = 16
@@ -53,6 +53,11 @@ def find(
     fitting = _that_run(there, inside)
     as_many = [place for place in fitting if place.count == runs]
     return next((place.node for place in (*as_many, *fitting, *there, *alike, *found)), None)
+
+
+def modules_at(root: ModuleNode, path: str) -> list[tuple[ModuleNode, int]]:
+    """The modules at a path, `*` for the numbers of a list, each with how many it stands for."""
+    return [(place.node, place.count) for place in _places(root) if place.path == path]
 
 
 def layers_of(facts: ImplementationFacts, call: Kernel) -> str:

@@ -16,13 +16,13 @@ from typing import Literal
 from opscope_schemas.analysis import Kernel, ModelAnalysis, ModelTreeResult, ModuleNode, TensorInfo
 from opscope_schemas.dataflow import Communication, Overlap, Place, Strategy
 from opscope_schemas.estimates import RooflineResult
-from opscope_schemas.formula import Formula, Rational, evaluate, variables
+from opscope_schemas.formula import Formula, Rational, evaluate
 from opscope_schemas.units import plain_bytes
 
 from opscope_tools.report import scan
 from opscope_tools.report.facts import ImplementationFacts, locate, short
 from opscope_tools.report.memory import tensor_bytes
-from opscope_tools.report.nodes import find, tied_modules
+from opscope_tools.report.nodes import modules_at, tied_modules
 from opscope_tools.report.overview import scopes
 from opscope_tools.report.sources import SourceReader, Span
 from opscope_tools.source.python.imports import chain, heads
@@ -70,6 +70,8 @@ _STYLES = {
 _DISPATCH = "ep_dispatch_experts"
 _INDEX_BYTES = 8
 #: what brings the weights of a module together that each rank keeps a part of
+#: the modules at a path that have one size of weights, and the row of what ranks gather of them
+_Gathered = tuple[tuple[ModuleNode, ...], Communication]
 #: where transformers wraps the model itself, for what no entry of a plan for weights names
 _WRAPS = "transformers/distributed/fsdp.py", "fully_shard(model,"
 _WEIGHTS = "all_gather of its weights, before it runs"
@@ -289,7 +291,7 @@ def communications(split: Split) -> tuple[Communication, ...]:
                       note="not analysed: source sets the size")
         for hit in calls
     ]  # fmt: skip
-    gathered: list[tuple[ModuleNode | None, Communication]] = []
+    gathered: list[_Gathered] = []
     for plan in _plans(split):
         if plan.kind in ("tp", "ep", "sp"):
             rows += [
@@ -300,22 +302,22 @@ def communications(split: Split) -> tuple[Communication, ...]:
     return (*rows, *_as_wrapped(split, gathered))
 
 
-def _as_wrapped(split: Split, gathered: Sequence[tuple[ModuleNode | None, Communication]]) -> Iterator[Communication]:
+def _as_wrapped(split: Split, gathered: Sequence[_Gathered]) -> Iterator[Communication]:
     """The entries as transformers wraps them: a weight that several modules hold goes with the first, as the entry of the last says, and
     with the whole model where one of two has no entry; so does what no entry names."""
     tied = tied_modules(split.tree)
-    shared = [(node, row) for node, row in gathered if any(node is one for one in tied)]
-    kept: list[ModuleNode | None] = []
-    for node, row in gathered:
-        if not any(node is one for one, _ in shared):
-            kept.append(node)
+    shared = [row for nodes, row in gathered if any(nodes[0] is one for one in tied)]
+    kept: list[ModuleNode] = []
+    for nodes, row in gathered:
+        if not any(row is one for one in shared):
+            kept += nodes
             yield row
-        elif row is shared[0][1] and (len(shared) > 1 or len(tied) > 2):
-            others = [other.what.partition(" split as ")[0] for _, other in shared[1:]]
-            name, last = row.what.partition(" split as ")[0], shared[-1][1]
+        elif row is shared[0] and (len(shared) > 1 or len(tied) > 2):
+            others = [other.what.partition(" split as ")[0] for other in shared[1:]]
+            name, last = row.what.partition(" split as ")[0], shared[-1]
             what = f"{name} split as {last.what.partition(' split as ')[2]}"
             note = f"one weight with {', '.join(others)}, gathered once" if others else ""
-            kept.append(node)
+            kept += nodes
             yield row.model_copy(update={"what": what, "file": last.file, "line": last.line, "note": note})
     rest = split.tree.parameters - _within(split.tree.tree, kept)
     lines = enumerate(split.reader.lines(_WRAPS[0]) or (), 1)
@@ -327,25 +329,28 @@ def _as_wrapped(split: Split, gathered: Sequence[tuple[ModuleNode | None, Commun
         )  # fmt: skip
 
 
-def _within(node: ModuleNode, kept: Sequence[ModuleNode | None]) -> int:
+def _within(node: ModuleNode, kept: Sequence[ModuleNode]) -> int:
     """Weights of modules, of one inside another once."""
     if any(node is one for one in kept):
         return node.parameters
     return sum(_within(child, kept) for child in node.children)
 
 
-def _gathered(split: Split, plan: scan.Plan) -> Iterator[tuple[ModuleNode | None, Communication]]:
-    """The weights of modules that each rank keeps a part of: whole before they run."""
+def _gathered(split: Split, plan: scan.Plan) -> Iterator[_Gathered]:
+    """The weights of modules that each rank keeps a part of: whole before they run. A row for each size that modules at a path have."""
     for entry in plan.entries:
         paths = _paths(split, entry.name)
-        for path, ran in ((p, ran) for p in paths for ran in split.modules[p]):
-            runs = evaluate(ran.repeat, split.point) if variables(ran.repeat) <= split.point.keys() else 0
-            node = find(split.tree.tree, ran.class_name, path, runs=int(runs))
-            yield node, Communication(
-                what=f"`{path if len(paths) > 1 else entry.name}` split as `{entry.text}`", primitive=_WEIGHTS,
-                when=f"when the {plan.kind} plan is applied", file=entry.path, line=entry.line,
-                bytes=f"{node.parameters // node.repeat} * {{w_bytes}}" if node else "", calls=ran.repeat,
-            )  # fmt: skip
+        for path in paths:
+            sizes: dict[int, list[tuple[ModuleNode, int]]] = {}
+            for node, count in modules_at(split.tree.tree, path):
+                sizes.setdefault(node.parameters // node.repeat, []).append((node, count))
+            runs = sum((Formula.parse(ran.repeat) for ran in split.modules[path]), Formula.const(0))
+            for size, those in sizes.items():
+                yield tuple(node for node, _ in those), Communication(
+                    what=f"`{path if len(paths) > 1 else entry.name}` split as `{entry.text}`", primitive=_WEIGHTS,
+                    when=f"when the {plan.kind} plan is applied", file=entry.path, line=entry.line, bytes=f"{size} * {{w_bytes}}",
+                    calls=str(runs) if len(sizes) == 1 else str(sum(count for _, count in those)),
+                )  # fmt: skip
 
 
 def _collectives(reader: SourceReader, path: str) -> list[scan.Hit]:
