@@ -150,7 +150,7 @@ def show_dataflow(page: Page, result: DataflowResult) -> None:
     page.table(
         "entries",
         ["split", "communicates", "bytes in one call", "calls", place()],
-        ([c.what, c.primitive, c.note or c.bytes, c.calls, f"{c.file}:{c.line}"] for c in result.communication),
+        ([c.what, c.primitive, ", ".join(filter(None, (c.bytes, c.note))), c.calls, f"{c.file}:{c.line}"] for c in result.communication),
     )  # fmt: skip
     page.table(
         "places",

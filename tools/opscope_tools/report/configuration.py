@@ -16,7 +16,7 @@ from opscope_schemas.formula import Rational, holds, variables
 from opscope_schemas.units import things
 
 from opscope_tools.report import scan
-from opscope_tools.report.facts import ImplementationFacts, locate, product_widths, short, size_at
+from opscope_tools.report.facts import ImplementationFacts, product_widths, short, size_at
 from opscope_tools.report.overview import device_tests_said, lines_that_ran, ran_in, scopes
 from opscope_tools.report.quotes import Quotes, as_source, in_code, joined
 
@@ -293,8 +293,7 @@ def _reads_beside(facts: ImplementationFacts, name: str) -> bool:
 
 def _read_by(facts: ImplementationFacts, own: Configuration, parameter: Hyperparameter) -> str:
     """The configuration's own methods, inherited ones too, that read a parameter; empty where none does."""
-    place = locate(facts.reader, own.class_name)
-    hits = [hit for hit, reads in scan.methods(facts.reader, place) if parameter.name in reads]
+    hits = [method.at for method in facts.config_methods[own.class_name] if parameter.name in method.reads]
     more = f" and {len(hits) - _PLACES} more" if len(hits) > _PLACES else ""
     said = ", ".join(f"`{hit.name}` ({hit.pointer})" for hit in hits[:_PLACES])
     return f"read by the configuration's own {said}{more}" if hits else ""
@@ -304,7 +303,7 @@ def layer_settings(facts: ImplementationFacts) -> list[str]:
     """The parameters by which the model's classes tell layers apart, through properties of the configuration too."""
     pending = scan.by_layer(facts.reader, facts.modeling_file, scopes(facts.main))
     held = {p.name: None for _, p in _parameters(facts)}
-    through = {hit.name: reads for _, hit, reads in _properties(facts)}
+    through = {m.at.name: m.reads for methods in facts.config_methods.values() for m in methods if m.is_property}
     found: dict[str, None] = {}
     seen: set[str] = set()
     while pending:
@@ -315,13 +314,6 @@ def layer_settings(facts: ImplementationFacts) -> list[str]:
             pending += sorted(through.get(name, ()))
         seen.add(name)
     return [name for name in held if name in found]
-
-
-def _properties(facts: ImplementationFacts) -> Iterator[tuple[Configuration, scan.Hit, frozenset[str]]]:
-    """The properties of each configuration, and what they read of it."""
-    for own in facts.settings.configurations if facts.settings is not None else ():
-        for hit, reads in scan.properties(facts.reader, own.file, short(own.class_name)):
-            yield own, hit, reads
 
 
 def _unread(parameter: Hyperparameter) -> bool:

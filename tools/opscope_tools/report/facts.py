@@ -32,6 +32,7 @@ from opscope_schemas.extracted_config import Check, ExtractConfigResult
 from opscope_schemas.formula import Formula, Rational, evaluate, variables, whole_bytes
 from opscope_schemas.tiling import TilingResult
 
+from opscope_tools.report import scan
 from opscope_tools.report.point import point_said
 from opscope_tools.report.sources import SourceReader, Span
 
@@ -614,6 +615,16 @@ class ImplementationFacts:
     def limit(self) -> int | None:
         """The config's maximum number of positions."""
         return position_limit(self.tree)
+
+    @cached_property
+    def config_methods(self) -> Mapping[str, Sequence[scan.Method]]:
+        """Methods of each class of configuration, by its qualified name."""
+        names = [own.class_name for own in self.settings.configurations] if self.settings is not None else []
+        return {name: scan.methods(self.reader, self.locate(name)) for name in names}
+
+    def of_models(self, path: str) -> bool:
+        """Whether a file is of the package that the model is of, as models inside it are, and no library's."""
+        return path.partition("/")[0] == self.modeling_file.partition("/")[0]
 
     def point(self, document: Analysis) -> dict[str, Rational]:
         """The values at which `document` is evaluated."""

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from opscope_schemas.analysis import ModuleAnalysis, ModuleNode
+from opscope_schemas.analysis import ModuleNode
 from opscope_schemas.estimates import launches
 from opscope_schemas.formula import evaluate, variables
 from opscope_schemas.units import seconds, things
@@ -121,7 +121,7 @@ def _dearest(facts: ImplementationFacts, quotes: Quotes) -> str:
         shares = {
             m.class_name: found
             for m in facts.modules
-            if m.class_name not in outer and _of_models(facts, m) and (found := share_of_time(facts, document, m))
+            if m.class_name not in outer and facts.of_models(m.file) and (found := share_of_time(facts, document, m))
         }
         if shares:
             name = max(shares, key=lambda name: shares[name])
@@ -136,12 +136,7 @@ def _dearest(facts: ImplementationFacts, quotes: Quotes) -> str:
 
 def _inner(facts: ImplementationFacts, class_name: str) -> bool:
     """Whether a class of the model's own computes something."""
-    return any(m.class_name == class_name and _of_models(facts, m) and len(m.kernels) > 1 for m in facts.modules)
-
-
-def _of_models(facts: ImplementationFacts, module: ModuleAnalysis) -> bool:
-    """Whether a class is of the model, or of a model inside it, and no library's."""
-    return module.file.partition("/")[0] == facts.modeling_file.partition("/")[0]
+    return any(m.class_name == class_name and facts.of_models(m.file) and len(m.kernels) > 1 for m in facts.modules)
 
 
 def _tasks(facts: ImplementationFacts, catalogue: Sequence[Task], quotes: Quotes) -> str:

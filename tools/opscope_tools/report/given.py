@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 
-from opscope_tools.report.facts import ImplementationFacts, locate, short
+from opscope_tools.report.facts import ImplementationFacts, short
 from opscope_tools.report.quotes import in_code
 
 __all__ = ["configuration_given", "given_names"]
@@ -34,7 +34,7 @@ def configuration_given(facts: ImplementationFacts) -> str:
 
 def _named_checkpoint(facts: ImplementationFacts) -> str:
     """The checkpoint that the class of configuration is decorated with, whose values may be others."""
-    path, span = locate(facts.reader, facts.tree.config_class) or ("", None)
+    path, span = facts.locate(facts.tree.config_class) or ("", None)
     for one in span.node.decorator_list if span is not None and isinstance(span.node, ast.ClassDef) else ():
         for word in one.keywords if isinstance(one, ast.Call) else ():
             if word.arg == "checkpoint" and isinstance(word.value, ast.Constant) and word.value.value:

@@ -16,7 +16,7 @@ from typing import Literal
 from opscope_schemas.analysis import Kernel, ModelAnalysis, ModelTreeResult, ModuleNode, TensorInfo
 from opscope_schemas.dataflow import Communication, Overlap, Place, Strategy
 from opscope_schemas.estimates import RooflineResult
-from opscope_schemas.formula import Formula, Rational, evaluate
+from opscope_schemas.formula import Formula, Rational, evaluate, variables
 from opscope_schemas.units import plain_bytes
 
 from opscope_tools.report import scan
@@ -69,11 +69,11 @@ _STYLES = {
 #: the style that brings tokens to their experts: what it communicates, the source chooses when it runs
 _DISPATCH = "ep_dispatch_experts"
 _INDEX_BYTES = 8
-#: what brings the weights of a module together that each rank keeps a part of
 #: the modules at a path that have one size of weights, and the row of what ranks gather of them
 _Gathered = tuple[tuple[ModuleNode, ...], Communication]
 #: where transformers wraps the model itself, for what no entry of a plan for weights names
 _WRAPS = "transformers/distributed/fsdp.py", "fully_shard(model,"
+#: what brings the weights of a module together that each rank keeps a part of
 _WEIGHTS = "all_gather of its weights, before it runs"
 #: as many modules of a plan are named, of more their number is
 _NAMED = 1
@@ -306,7 +306,7 @@ def _as_wrapped(split: Split, gathered: Sequence[_Gathered]) -> Iterator[Communi
     """The entries as transformers wraps them: a weight that several modules hold goes with the first, as the entry of the last says, and
     with the whole model where one of two has no entry; so does what no entry names."""
     tied = tied_modules(split.tree)
-    shared = [row for nodes, row in gathered if any(nodes[0] is one for one in tied)]
+    shared = [row for nodes, row in gathered if any(node is one for one in tied for node in nodes[:1])]
     kept: list[ModuleNode] = []
     for nodes, row in gathered:
         if not any(row is one for one in shared):
@@ -322,7 +322,8 @@ def _as_wrapped(split: Split, gathered: Sequence[_Gathered]) -> Iterator[Communi
     rest = split.tree.parameters - _within(split.tree.tree, kept)
     lines = enumerate(split.reader.lines(_WRAPS[0]) or (), 1)
     wraps = next((line for line, text in lines if _WRAPS[1] in text), 0)
-    if gathered and rest > 0 and wraps and not split.document.instance:
+    known = bool(gathered) and all(nodes for nodes, _ in gathered)
+    if known and rest > 0 and wraps and not split.document.instance:
         yield Communication(
             what="what no entry names split as the whole model", primitive=_WEIGHTS, when=gathered[0][1].when,
             file=_WRAPS[0], line=wraps, bytes=f"{rest} * {{w_bytes}}", calls="1",
@@ -344,13 +345,24 @@ def _gathered(split: Split, plan: scan.Plan) -> Iterator[_Gathered]:
             sizes: dict[int, list[tuple[ModuleNode, int]]] = {}
             for node, count in modules_at(split.tree.tree, path):
                 sizes.setdefault(node.parameters // node.repeat, []).append((node, count))
-            runs = sum((Formula.parse(ran.repeat) for ran in split.modules[path]), Formula.const(0))
+            row = Communication(
+                what=f"`{path if len(paths) > 1 else entry.name}` split as `{entry.text}`", primitive=_WEIGHTS,
+                when=f"when the {plan.kind} plan is applied", file=entry.path, line=entry.line,
+                calls=str(sum((Formula.parse(ran.repeat) for ran in split.modules[path]), Formula.const(0))),
+            )  # fmt: skip
+            if not sizes:
+                yield (), row.model_copy(update={"note": "not analysed: the module tree has none at this path"})
             for size, those in sizes.items():
-                yield tuple(node for node, _ in those), Communication(
-                    what=f"`{path if len(paths) > 1 else entry.name}` split as `{entry.text}`", primitive=_WEIGHTS,
-                    when=f"when the {plan.kind} plan is applied", file=entry.path, line=entry.line, bytes=f"{size} * {{w_bytes}}",
-                    calls=str(runs) if len(sizes) == 1 else str(sum(count for _, count in those)),
-                )  # fmt: skip
+                calls = row.calls if len(sizes) == 1 else _calls(split, path, sum(count for _, count in those))
+                changes = {"bytes": f"{size} * {{w_bytes}}", "calls": calls}
+                yield tuple(node for node, _ in those), row.model_copy(update=changes)
+
+
+def _calls(split: Split, path: str, count: int) -> str:
+    """How often so many of the modules at a path run: the formula of those that run as often, where that is one."""
+    formulas = {ran.repeat for ran in split.modules[path] if variables(ran.repeat) <= split.point.keys()}
+    alike = [text for text in formulas if evaluate(text, split.point) == count]
+    return alike[0] if len(alike) == 1 else str(count)
 
 
 def _collectives(reader: SourceReader, path: str) -> list[scan.Hit]:

@@ -16,8 +16,8 @@ from opscope_tools.report.sources import SourceReader, Span
 from opscope_tools.source.python.imports import imported
 
 __all__ = [
-    "Hit", "Plan", "Unbuilt", "asked_beside", "bases", "by_layer", "called_within", "capabilities", "code_lines", "configuration", "decorators", "functions_named",
-    "in_condition", "lineage", "matching_lines", "methods", "plans", "properties", "unbuilt",
+    "Hit", "Method", "Plan", "Unbuilt", "asked_beside", "bases", "by_layer", "called_within", "capabilities", "code_lines", "configuration", "decorators", "functions_named",
+    "in_condition", "lineage", "matching_lines", "methods", "plans", "unbuilt",
 ]  # fmt: skip
 
 #: what a layer's own number is called
@@ -88,23 +88,14 @@ def plans(reader: SourceReader, path: str, class_name: str) -> list[Plan]:
     return found
 
 
-def properties(reader: SourceReader, path: str, class_name: str) -> list[tuple[Hit, frozenset[str]]]:
-    """The properties that a class defines, each with the attributes of the object that it reads."""
-    span = reader.definition(path, class_name)
-    return [
-        (Hit(path, node.lineno, node.name, ""), _of_self(node))
-        for node in (span.node.body if span else [])
-        if isinstance(node, ast.FunctionDef) and any("property" in ast.unparse(one) for one in node.decorator_list)
-    ]
-
-
-def methods(reader: SourceReader, place: tuple[str, Span] | None) -> list[tuple[Hit, frozenset[str]]]:
-    """The methods of a class, inherited ones too, each with the attributes of the object that it reads."""
-    found: dict[str, tuple[Hit, frozenset[str]]] = {}
+def methods(reader: SourceReader, place: tuple[str, Span] | None) -> list[Method]:
+    """The methods of a class, inherited ones too."""
+    found: dict[str, Method] = {}
     for path, span in lineage(reader, place):
         for node in span.node.body if isinstance(span.node, ast.ClassDef) else ():
-            if isinstance(node, ast.FunctionDef):
-                found.setdefault(node.name, (Hit(path, node.lineno, node.name, ""), _of_self(node)))
+            if isinstance(node, ast.FunctionDef) and node.name not in found:
+                is_property = any("property" in ast.unparse(one) for one in node.decorator_list)
+                found[node.name] = Method(Hit(path, node.lineno, node.name, ""), _of_self(node), is_property)
     return list(found.values())
 
 
@@ -274,6 +265,15 @@ def code_lines(reader: SourceReader, path: str) -> list[str]:
             left, right = begin if row == first else 0, end if row == last else len(text)
             lines[row - 1] = text[:left] + " " * (right - left) + text[right:]
     return lines
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method of a class, and the attributes of its object that it reads."""
+
+    at: Hit
+    reads: frozenset[str]
+    is_property: bool
 
 
 @dataclass(frozen=True)

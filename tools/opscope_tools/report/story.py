@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from opscope_schemas.analysis import Kernel, ModelAnalysis, ModuleNode
@@ -23,7 +23,7 @@ from opscope_tools.report.kinds import sliding_window, windowed
 from opscope_tools.report.overview import attention_kind, of_latents
 from opscope_tools.report.point import point_said
 from opscope_tools.report.purposes import shared_experts
-from opscope_tools.report.quotes import Quotes, in_code
+from opscope_tools.report.quotes import Quotes, in_code, joined
 
 __all__ = ["story", "times_said"]
 
@@ -304,18 +304,13 @@ def _timed_as(facts: ImplementationFacts) -> str:
     alike = [row.kind for row in rows if not row.measured_as.startswith(UNLIKE)]
     parts = []
     if alike:
-        parts.append(f"{_and(dict.fromkeys(alike))} are timed as kernels like them were measured")
+        parts.append(f"{joined(dict.fromkeys(alike))} are timed as kernels like them were measured")
     if unlike:
-        kinds = _and(dict.fromkeys(row.kind for row in unlike))
+        kinds = joined(dict.fromkeys(row.kind for row in unlike))
         parts.append(f"{kinds}, of which there are no measurements, by their bytes{_as_products(unlike, bandwidth)}")
     text = "; ".join(parts)
     spread = " Ranges: from where every kernel is as fast as the fastest tenth of measured ones to where each is as slow as the slowest tenth."
     return f"{text[0].upper()}{text[1:]}.{spread}" if text else ""
-
-
-def _and(words: Iterable[str]) -> str:
-    *first, last = words
-    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _as_products(rows: Sequence[OperatorTime], bandwidth: float) -> str:
@@ -542,10 +537,9 @@ def _unmeasured(changes: Sequence[Alternative]) -> str:
 
 def _unbuilt(facts: ImplementationFacts) -> str:
     """What other configurations build of the files that the model's classes are of, and this one does not."""
-    own = facts.modeling_file.partition("/")[0]
     built = {short(node.class_name) for node in facts.nodes}
     places = [place for node in facts.nodes if (place := facts.locate(node.class_name)) is not None]
-    files = dict.fromkeys([facts.modeling_file, *(path for path, _ in places if path.partition("/")[0] == own)])
+    files = dict.fromkeys([facts.modeling_file, *(path for path, _ in places if facts.of_models(path))])
     told: dict[str, list[str]] = {}
     for one in (one for file in files for one in scan.unbuilt(facts.reader, file, built)):
         made = f"`{one.maker}` makes ({one.made.pointer}) where `{in_code(one.made.text)}`"

@@ -302,7 +302,7 @@ class _Run:
         bound = []
         for index, (kind, name) in enumerate(function.parameters):
             if index < len(arguments) and not self._pack(function, index):
-                bound.append((name, self._of_class(function, kind, self._bound(kind, arguments[index]))))
+                bound.append((name, self._as_defined(function, kind, self._bound(kind, arguments[index]))))
             else:
                 bound.append((name, Variable(leaf(name), parameter=True)))
         given = [self._template_argument(a) for a in template]
@@ -359,7 +359,7 @@ class _Run:
         value, inner = self.told(argument)
         return Variable(self._of_kind(kind, value), inner=inner, parameter=True, dims=kind.name == "dim3")
 
-    def _of_class(self, function: HostFunction, kind: TypeName, given: Variable) -> Variable:
+    def _as_defined(self, function: HostFunction, kind: TypeName, given: Variable) -> Variable:
         """A parameter whose type the class of a member defines: what was handed as a list is of that type."""
         at = given.value
         held = self.state.blocks[at.block][at.name] if isinstance(at, Pointer) else given
@@ -864,26 +864,28 @@ class _Run:
         finally:
             self.calls.pop()
 
-    def _member(self, kind: str, name: str, node: Call) -> Any:
-        """What a static member of a type gives that is told: `dim3`s and numbers; of a type that a condition chooses, either's."""
+    def _member(self, kind: str, name: str, node: Call) -> Dims | None:
+        """The `dim3` that a static member of a type gives, where it is told; of a type that a condition chooses, either's."""
         kind = self.aliases.get(kind, kind)
         if (chosen := _CHOSEN.fullmatch(kind)) is not None:
-            test, *sides = split_arguments(chosen[1])
+            test, *sides = (text.strip() for text in split_arguments(chosen[1]))
+            if len(sides) != 2:
+                return None
             asked = self.formula_of(test)
-            if isinstance(asked, int) or len(sides) != 2:
-                return self._member(sides[not asked], name, node) if len(sides) == 2 else None
-            first, second = (self._member(side.strip(), name, node) for side in sides)
+            if isinstance(asked, int):
+                return self._member(sides[not asked], name, node)
+            first, second = (self._member(side, name, node) for side in sides)
             return self._either(asked, first, second) if first is not None and second is not None else None
         holder = re.sub(r"<.*", "", kind, flags=re.DOTALL).rpartition("::")[2].strip()
         found = self.host.functions.named(self.source, name, len(node.arguments), holder) if holder else []
-        if len(found) != 1 or found[0].unread or self._too_deep(found[0]) or len(found[0].body.statements) > _SHORT:
+        if len(found) != 1 or found[0].unread or not found[0].gives_dims or self._too_deep(found[0]):
             return None
         before = self.state.copy()
         try:
             result = self._ran(found[0], node, of_class=True)
         except _OwnNameError:
             self.state, result = before, None
-        return result if isinstance(result, int | Dims) else None
+        return Dims((result,)) if isinstance(result, int) else result if isinstance(result, Dims) else None
 
     def _candidates(self, text: str, count: int) -> list[HostFunction]:
         last = text.rpartition("::")[2]
