@@ -16,6 +16,7 @@ import click
 from opscope_cache.whole_files import ordinary_mode, write_whole
 from opscope_schemas.errors import OutputError
 from opscope_tools.catalog import tool_named
+from opscope_tools.report.saving import check_writable
 from opscope_tools.running.runner import compact
 
 from opscope_clients import commands, console, hub
@@ -64,6 +65,7 @@ def _analyse(
     if given["values"]:
         arguments["values"] = parse_object("values", given["values"])
     workspace = session.naming(target, arguments.get("config")).workspace()
+    check_writable(workspace.output, file)  # before anything is traced
     result = commands.run(tool_named(tool_name), arguments, workspace)
     path = write_document(workspace.output, file, compact(getattr(result, "document")))  # noqa: B009 - only these two tools have one
     commands.show(result, as_json=as_json, whole=whole)
