@@ -5,6 +5,7 @@ The sample here is small and fixed; the sweep over all types (`make sweep-cost`)
 
 from __future__ import annotations
 
+import itertools
 import random
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from cost_comparison import overrides
 from inside_points import check, inside, points
 from opscope_schemas.analysis import ModuleAnalysisResult
+from opscope_schemas.errors import ValuesError
 from opscope_schemas.formula import holds
 from opscope_tools.costing.arguments import CostArguments, model_spec, running
 from opscope_tools.count_flops import count_flops
@@ -107,6 +109,57 @@ def test_conditions_are_no_weaker_than_the_guards_they_stand_for(definitions: di
         for other in sizes:
             if all(holds(c, other) for c in found):
                 assert all(holds(g, other) for g in guards), (guards, found, other)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_products_quotients_and_paddings_are_shown_no_weaker(seed: int) -> None:
+    """The same of four free sizes, with what models ask of them: exact divisions by several, equal products, what fills up to a multiple."""
+    draw = random.Random(seed)
+    names = ("a", "b", "c", "d")
+    sizes = [dict(zip(names, drawn, strict=True)) for drawn in itertools.product(range(1, 6), repeat=4)]
+    shaped = (
+        "{a} % {b} == 0", "{a} % {c} == 0", "({a} * {d}) % {b} == 0", "{a} * {d} == {b} * {c}", "{c} == (({a} * {d}) // {b})",
+        "({a} // ({a} // {c})) == {c}", "{a} % ({a} // {c}) == 0", "({a} // {c}) != 1", "({c} % {a}) != 0", "{a} != ({a} // {c})",
+        "{b} * max(({a} // {b}), 1) == {a}", "{a} + ((4 - ({a} % 4)) % 4) == 4", "4 * max(({d} + ((4 - ({d} % 4)) % 4)) / 4, 1) == {d}",
+        "({d} + ((2 - ({d} % 2)) % 2)) / 2 > 1", "((2 - ({d} % 2)) % 2) >= 0", "({d} // 2) == 2",
+    )  # fmt: skip
+    for _ in range(20):
+        point = draw.choice(sizes)
+        drawn = (*draw.sample(shaped, 7), *(_guard(draw, names) for _ in range(5)))
+        guards = tuple(g for g in drawn if _meets(g, point))
+        found = shown(guards, point, ())
+        assert all(_meets(c, point) for c in found), (guards, point, found)
+        for other in sizes:
+            if all(_meets(c, other) for c in found):
+                assert all(_meets(g, other) for g in guards), (guards, found, other)
+
+
+def test_a_quotient_that_is_exact_and_what_fills_up_are_shown_in_a_few_conditions() -> None:
+    heads = (
+        "{h} % {k} == 0", "{h} % {d} == 0", "({h} // ({h} // {d})) == {d}", "max(({h} // {d}), 1) * max(1, {d}) == {h}", "{d} != {h}",
+        "{h} % ({h} // ({h} // {d})) == 0", "({h} // {d}) != 1", "{h} != ({h} // {d})", "({d} % {h}) != 0",
+        "{t} * max(({h} // {d}), 1) <= {t} * max(({h} // {d}), 1) * max(1, {d})",
+    )  # fmt: skip
+    found = shown(("{k} >= 2", "{d} >= 2", *heads), {"h": 8, "k": 4, "d": 2, "t": 3}, ())
+    assert set(found) == {"{k} >= 2", "{d} >= 2", "{h} % {k} == 0", "{h} % {d} == 0", "({h} // {d}) != 1"}
+    filled = "{t} + ((64 - ({t} % 64)) % 64)"
+    assert set(shown((f"{filled} == 64", f"({filled}) / 64 != 64", "{t} != 64"), {"t": 3}, ())) == {"{t} <= 63"}
+    assert set(shown((f"{filled} == {{t}}", f"({filled}) / 64 > 2"), {"t": 192}, ())) == {"{t} % 64 == 0", "{t} >= 129"}
+    products = (
+        "{h} * {x} == {k} * {d}",
+        "({h} * {x}) % {k} == 0",
+        "{d} == (({h} * {x}) // {k})",
+        "{t} * {h} * {x} == {t} * {k} * {d}",
+    )
+    assert shown(products, {"h": 6, "x": 2, "k": 4, "d": 3, "t": 5}, ()) == ("{h} * {x} == {d} * {k}",)
+
+
+def _meets(guard: str, point: dict[str, int]) -> bool:
+    """Whether a guard holds at a point; none does that divides by zero there."""
+    try:
+        return holds(guard, point)
+    except ValuesError:
+        return False
 
 
 def _guard(draw: random.Random, names: tuple[str, ...]) -> str:

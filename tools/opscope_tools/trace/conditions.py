@@ -24,6 +24,8 @@ _ZERO, _ONE = Formula({}), Formula.const(1)
 _NEGATED = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 #: how many steps a proof takes back from a difference to what is known
 _STEPS = 2
+#: how often equal products are put in each other's place
+_ROUNDS = 8
 #: forms that one proof tries on its way, and that all proofs of a set of guards do
 _EFFORT, _EFFORT_IN_ALL = 40, 1500
 #: sets of conditions up to this size are looked through for one that follows from the others
@@ -69,7 +71,10 @@ class _Known:
         self._same: dict[Call, Formula] = {}
         #: call -> a number that it is never below, by a relation that is shown
         self._lows: dict[Call, int] = {}
+        #: products of variables and others that they are equal to
+        self._equal: list[tuple[Formula, Formula]] = []
         self._simple: dict[Formula, Formula] = {}
+        self._rest: list[tuple[Formula, Formula]] | None = None
         self._effort, self._spent = 0, 0
 
     # ---- learning
@@ -78,7 +83,7 @@ class _Known:
         return self.bounds.setdefault(name, _Bounds())
 
     def learn(self, relation: _Relation) -> None:
-        self._simple.clear()
+        self._forget()
         if (division := _division(relation)) is not None:
             self._divides(*division)
         elif (single := _single(relation)) is not None:
@@ -92,11 +97,27 @@ class _Known:
                 self._products[defined[0]] = defined[1]
                 self._kept_bounds(defined[0])
                 return
+            if fact.kind == "eq" and (products := _equal_products(fact.form)) is not None:
+                self._equal.append(self._directed(*products))
+                self._forget()
+                self.facts = [_Relation(one.kind, self.plain(one.form)) for one in self.facts]
+                return
             if fact.kind == "eq" and (same := _equated(fact.form)) is not None:
                 self._same[same[0]] = same[1]
-            if fact.kind == "ge" and (least := _least_call(fact.form)) is not None:
-                self._lows[least[0]] = max(least[1], self._lows.get(least[0], 0))
+            if (least := _least_call(fact.form)) is not None:
+                call, number = least
+                if fact.kind == "ge":
+                    self._lows[call] = max(number, self._lows.get(call, 0))
+                elif fact.kind == "ne" and number == self._ends(call)[0]:
+                    self._lows[call] = number + 1
             self.facts.append(fact)
+
+    def _directed(self, left: Formula, right: Formula) -> tuple[Formula, Formula]:
+        """Of two products that are equal the one that is replaced, and the other: one that is divided by a factor of the other goes."""
+        for ours, other in ((right, left), (left, right)):
+            if any(self.plain(a) == ours and other.divided(self.plain(b)) is not None for a, b in self.exact):
+                return ours, other
+        return left, right
 
     def _divides(self, dividend: Formula, divisor: Formula) -> None:
         self.exact.append((dividend, divisor))
@@ -114,7 +135,7 @@ class _Known:
 
     def _kept_bounds(self, name: str) -> None:
         """A variable that stands for something else from now on: its bounds become facts."""
-        self._simple.clear()
+        self._forget()
         bound, own = self.bound(name), Formula.var(name)
         ends = [own - bound.low] + ([] if bound.high is None else [bound.high - own])
         facts = (*self.facts, *(_Relation("ge", end) for end in ends))
@@ -159,7 +180,34 @@ class _Known:
                 base = self._called(atom) if isinstance(atom, Call) else self._named(atom)
                 term = term * base**exponent
             total = total + term
-        return total
+        return self._multiplied(total)
+
+    def _multiplied(self, form: Formula, rounds: int = _ROUNDS) -> Formula:
+        """The same value, with what products are equal to in their place: a quotient times its divisor is the dividend."""
+        exact = [((a // b) * b, a) for a, b in self._undivided()]
+        equal = [(product, a) for product, a in exact if len(product.terms) == 1 and product != a] + self._equal
+        total, changed = _ZERO, False
+        for monomial, coefficient in form.terms.items():
+            term = Formula({monomial: coefficient})
+            found = ((rest, other) for product, other in equal if (rest := term.divided(product)) is not None)
+            rest, other = next(found, (term, _ONE))
+            changed = changed or rest is not term
+            total = total + rest * other
+        return self._multiplied(total, rounds - 1) if changed and rounds else total
+
+    def _undivided(self) -> list[tuple[Formula, Formula]]:
+        """The divisions without remainder whose dividends no product stands for, rewritten."""
+        if self._rest is None:
+            self._rest = []  # while they are rewritten
+            standing = list(self._quotients.values())
+            self._rest = [(self.plain(a), self.plain(b)) for a, b in self.exact if (a, b) not in standing]
+            self._simple.clear()
+        return self._rest
+
+    def _forget(self) -> None:
+        """What follows from what is known has to be found anew."""
+        self._simple.clear()
+        self._rest = None
 
     def _named(self, name: str) -> Formula:
         bound = self.bounds.get(name)
@@ -177,7 +225,13 @@ class _Known:
         again = {"floordiv": a.__floordiv__, "mod": a.__mod__, "ceildiv": a.ceildiv}[call.op](b)
         if not self.at_least(b - _ONE):
             return again
-        if self.at_least(a) and self.at_least(b - a - _ONE):  # 0 <= a < b
+        if call.op == "mod" and (filled := _filled(a, b)) is not None and self.at_least(filled):
+            return self.plain(filled.ceildiv(b)) * b - filled
+        for dividend, divisor in self._undivided():
+            quotient, times = dividend // divisor, a.divided(dividend)
+            if times is not None and _is_whole(times) and (b == quotient or (b == divisor and call.op == "mod")):
+                return _ZERO if call.op == "mod" else times * divisor  # a dividend over its exact quotient
+        if self.at_least(a) and self.at_least(b - a - _ONE, 1):  # 0 <= a < b
             if call.op == "ceildiv":
                 return _ONE if self.at_least(a - _ONE) else again
             return _ZERO if call.op == "floordiv" else a
@@ -193,6 +247,24 @@ class _Known:
                 continue
             kept = [b for b in kept if not self.at_least((a - b) * sign)] + [a]
         return kept[0] if len(kept) == 1 else (Formula.maximum if op == "max" else Formula.minimum)(*kept)
+
+    def simplest(self, relation: _Relation) -> list[_Relation]:
+        """Relations that say the same as one where all that is known holds, in fewer words where they can be had."""
+        plain = _Relation(relation.kind, _reduced(self.plain(relation.form)))
+        if plain.kind == "eq" and (span := _spanned(plain.form)) is not None and span[0] not in self._quotients:
+            name, low, high = span
+            return [_Relation("ge", Formula.var(name) - low), _Relation("ge", high - Formula.var(name))]
+        single = _single(plain)
+        if single is not None and plain.kind == "ge" and single[0] in self._quotients:
+            dividend, divisor = self._quotients[single[0]]
+            if number := divisor.constant():
+                whole = {single[0]: dividend * Formula.const(1 / number)}
+                plain = _Relation("ge", _reduced(plain.form.substitute(whole)))
+        if plain.form.variables() & self._quotients.keys() or not plain.form.variables():
+            return [relation]
+        if (division := _division(plain)) is not None and all(map(_plain_product, division)):
+            return [_Relation("eq", division[0] % division[1])]
+        return [plain if len(str(plain.form)) < len(str(relation.form)) else relation]
 
     # ---- proving
 
@@ -274,9 +346,13 @@ class _Known:
         if any(not self._positive(argument) for argument in atom.args):
             return -(1 << 62), None
         low = max(1 if atom.op == "ceildiv" else 0, self._lows.get(atom, 0))
-        if atom.op == "floordiv" and any((a, b) == atom.args for a, b in self.exact):
+        own = Formula({((atom, 1),): Fraction(1)})
+        if atom.op == "floordiv" and any(a // b == own for a, b in (*self.exact, *self._undivided())):
             low = max(low, 1)
-        number = atom.args[-1].constant() if atom.op == "mod" else None
+        number, least = atom.args[-1].constant(), self._least(atom.args[0])
+        if number and least is not None and atom.op in ("floordiv", "ceildiv"):
+            low = max(low, math.floor(least / number) if atom.op == "floordiv" else math.ceil(least / number))
+        number = number if atom.op == "mod" else None
         return low, None if number is None else int(number) - 1
 
     def _positive(self, form: Formula) -> bool:
@@ -329,10 +405,20 @@ class _Known:
                 yield fact.form
             if fact.kind == "eq":
                 yield -fact.form
+        for dividend, divisor in self._undivided():
+            quotients = [monomial for monomial in (dividend // divisor).terms if monomial]
+            if len(quotients) == 1 and len(quotients[0]) == 1:
+                yield dividend - divisor * Formula.const(self._ends(quotients[0][0][0])[0])
+                yield dividend - (dividend // divisor) * Formula.const(self._least(divisor) or 0)
         for atom, _ in monomial:
             if isinstance(atom, Call) and atom.op == "floordiv" and all(map(self._positive, atom.args)):
                 own = Formula({((atom, 1),): Fraction(1)})
                 yield atom.args[0] - own * atom.args[1]  # the remainder
+                yield atom.args[0] - own
+            if isinstance(atom, Call) and atom.op == "ceildiv" and all(map(self._positive, atom.args)):
+                filled = Formula({((atom, 1),): Fraction(1)}) * atom.args[1]
+                yield filled - atom.args[0]
+                yield atom.args[0] + atom.args[1] - _ONE - filled
             if isinstance(atom, Call) and atom.op == "min":
                 yield from (argument - Formula({((atom, 1),): Fraction(1)}) for argument in atom.args)
 
@@ -419,11 +505,15 @@ def _division(relation: _Relation) -> tuple[Formula, Formula] | None:
         return _shortened(*calls[0][2].args)
     for monomial, coefficient, call in calls:
         number = call.args[-1].constant()
-        if call.op != "floordiv" or number is None:
+        if call.op not in ("floordiv", "ceildiv") or number is None:
             continue
         rest = relation.form - Formula({monomial: coefficient})
         quotient = rest * Formula.const(-1 / coefficient)  # the call is equal to this
         divisor = Formula.const(number)
+        if call.op == "ceildiv" and quotient * divisor == call.args[0]:
+            return call.args[0], divisor
+        if call.op == "ceildiv":
+            continue
         for dividend in (call.args[0], call.args[0] - divisor + _ONE):  # rounded down, rounded up
             alike = quotient == dividend // divisor and dividend != call.args[0]
             if quotient * divisor == dividend or alike:
@@ -461,6 +551,36 @@ def _defined(form: Formula) -> tuple[str, Formula] | None:
         if name and abs(coefficient) == 1 and name not in rest.variables() and _plain_product(rest):
             return name, rest
     return None
+
+
+def _equal_products(form: Formula) -> tuple[Formula, Formula] | None:
+    """Two products of variables that are equal where the form is zero, the longer first."""
+    if len(form.terms) != 2 or not _plain_product(form) or () in form.terms or sum(form.terms.values()) != 0:
+        return None
+    one, other = (Formula({monomial: Fraction(1)}) for monomial in form.terms)
+    return (one, other) if (len(str(one)), str(one)) > (len(str(other)), str(other)) else (other, one)
+
+
+def _filled(dividend: Formula, divisor: Formula) -> Formula | None:
+    """What is filled up to a multiple, where `dividend % divisor` says how much that takes: `(n - x % n) % n`."""
+    rest = divisor - dividend
+    ((monomial, coefficient), *others) = [*rest.terms.items()] or [((), Fraction(0))]
+    atom = monomial[0][0] if not others and coefficient == 1 and len(monomial) == 1 and monomial[0][1] == 1 else None
+    taken = isinstance(atom, Call) and atom.op == "mod" and atom.args[1] == divisor
+    return atom.args[0] if taken and isinstance(atom, Call) else None
+
+
+def _spanned(form: Formula) -> tuple[str, int, int] | None:
+    """A size and its ends, where a form is zero because a quotient of the size by a number, rounded, is some number."""
+    found = _least_call(_reduced(form))
+    if found is None or found[1] < 1:
+        return None
+    call, number = found
+    name, divisor = _variable(call.args[0]), call.args[-1].constant()
+    if not name or divisor is None or call.op not in ("floordiv", "ceildiv"):
+        return None
+    first = int(divisor) * number - (int(divisor) - 1 if call.op == "ceildiv" else 0)
+    return name, first, first + int(divisor) - 1
 
 
 def _least_call(form: Formula) -> tuple[Call, int] | None:
@@ -510,6 +630,7 @@ def _order(guard: str, read: Read | None) -> tuple[object, ...]:
     return (_KINDS.index(kind), guard.count("{"), len(guard), guard)
 
 
+_SIGNS = {"eq": "==", "ne": "!=", "ge": ">="}
 _KINDS = ("divides", "eq", "remainder", "ge", "ne", "")
 
 
@@ -631,12 +752,13 @@ def _kept(known: _Known, seen: dict[str, None], guard: str, read: Read | None) -
         yield guard if len(open_) == len(read) or not open_ else _text(open_)
         return
     for comparison in open_[0]:
-        relation = _relation(*comparison)
-        known.learn(relation)
-        if _single(relation):  # a bound, which is shown with its like
-            seen.update(dict.fromkeys(relation.form.variables()))
-        else:
-            yield _text([[comparison]])
+        told = _relation(*comparison)
+        for relation in known.simplest(told):
+            known.learn(relation)
+            if _single(relation):  # a bound, which is shown with its like
+                seen.update(dict.fromkeys(relation.form.variables()))
+            else:
+                yield _text([[comparison if relation is told else (relation.form, _SIGNS[relation.kind], _ZERO)]])
 
 
 def _text(alternatives: Read) -> str:
