@@ -44,7 +44,7 @@ from opscope_tools.report.edits import packed
 from opscope_tools.report.facts import ImplementationFacts, default_point, position_limit
 from opscope_tools.report.live import live_data
 from opscope_tools.report.markdown import Page
-from opscope_tools.report.overview import scopes
+from opscope_tools.report.overview import checked
 from opscope_tools.report.plots import Plot, plots
 from opscope_tools.report.post import Post, render_post, told, topic_named
 from opscope_tools.report.post_checks import check_post
@@ -267,11 +267,7 @@ def _given(
 
 def _checks(facts: ImplementationFacts) -> Iterator[Check]:
     """Checks of the classes and functions that ran, and of the configuration class."""
-    wanted = {facts.modeling_file: scopes(facts.main)}
-    if facts.config_location is not None:
-        path, span = facts.config_location
-        wanted[path] = {*wanted.get(path, ()), span.name}
-    for path, names in wanted.items():
+    for path, names in checked(facts).items():
         lines = facts.reader.lines(path)
         yield from checks_of(PythonSource(path, "\n".join(lines)), names) if lines is not None else []
 

@@ -432,15 +432,17 @@ def test_kernels_that_no_table_has_are_not_said_to_be_measured(facts: Implementa
     found = facts.estimates["decode"]
     product = found.operators[0].model_copy(update={"measured_as": "product, bf16, vllm"})
     norm = product.model_copy(update={"kind": "norms", "measured_as": "launch and bandwidth of vllm products"})
+    huge = product.model_copy(update={"outside": ("n",)})
     for rows, said in (
         ((product,), " Matrix products are timed as kernels like them were measured."),
+        ((huge,), " measured; some matrix products are larger or smaller, by their `n`, than any that was measured, and less certain."),
         ((norm, product), " Matrix products are timed as kernels like them were measured; norms, of which there are no measurements, by their bytes"),
         ((norm,), " Norms, of which there are no measurements, by their bytes"),
     ):  # fmt: skip
         told = replace(facts, estimates={"decode": found.model_copy(update={"operators": rows})})
         text = toy.unmarked(toy.rendered_with(told, {}).text)
         assert said in text
-        assert ("like them were measured" in text) == (product in rows)
+        assert ("like them were measured" in text) == (rows != (norm,))
 
 
 def test_the_story_holds_the_facts_of_the_estimate_and_no_others(facts: ImplementationFacts) -> None:

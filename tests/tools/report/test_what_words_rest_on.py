@@ -398,6 +398,32 @@ def test_what_runs_under_a_condition_says_so_though_its_branch_is_not_drawn() ->
     assert said["far"] == ":13; where the test of :12 holds"
 
 
+@pytest.mark.parametrize(
+    ("inside", "between", "left"),
+    [
+        ("joined = torch.cat(found['image'], dim=0)", "y = x", False),
+        ("x = x.masked_scatter(mask, x)", "y = x", False),
+        # what may run without an operator, or not at all, may have run
+        ("joined = self.prepared(found)", "y = x", True),
+        ("joined = np.stack(found['image'])", "y = x", True),
+        ("joined = torch.cat(found['image']) if self.joins else x", "y = x", True),
+        # and what holds nothing holds it until it may have changed
+        ("joined = torch.cat(found['image'], dim=0)", "found['image'] = x", None),
+        ("joined = torch.cat(found['image'], dim=0)", "found.update(image=x)", None),
+        ("joined = torch.cat(found['image'], dim=0)", "found = x", None),
+    ],
+)
+def test_a_branch_whose_operators_did_not_run_was_not_taken(inside: str, between: str, left: bool | None) -> None:
+    """Nor is what stands behind the same test a second time."""
+    text = f"def forward(self, x, found):\n    if found.get('image') is not None:\n        {inside}\n    {between}\n    return joined if found.get('image') is not None else x\n"
+    function = ast.parse(text).body[0]
+    assert isinstance(function, ast.FunctionDef)
+    drawn = pseudocode(function, "f", ["note"], Call(given=["x"]))
+    assert (inside in drawn.replace('"', "'")) is bool(left)
+    assert ("return joined if" in drawn) is (left is not False)
+    assert pseudocode(function, "f", ["note"], Call(given=["x"], ran=lambda *_: True)).count(inside) == 1
+
+
 def test_pictures_that_an_example_loads_are_no_references(facts: ImplementationFacts, tmp_path: Path) -> None:
     repository = toy.write_source(tmp_path)
     links = '    """See https://a.org/paper and https://a.org/cats.JPG."""\n'

@@ -17,7 +17,7 @@ from opscope_schemas.units import things
 
 from opscope_tools.report import scan
 from opscope_tools.report.facts import ImplementationFacts, product_widths, short, size_at
-from opscope_tools.report.overview import device_tests_said, lines_that_ran, ran_in, scopes
+from opscope_tools.report.overview import checked, device_tests_said, lines_that_ran, ran_in, scopes
 from opscope_tools.report.quotes import Quotes, as_source, in_code, joined
 
 __all__ = ["configuration_note", "configuration_rows", "constraint_lines", "declared_at", "layer_settings"]
@@ -565,10 +565,7 @@ def _divided(facts: ImplementationFacts) -> tuple[list[Check], list[Check]]:
     found = {(check.file, check.line, check.kind): check for check in facts.checks}
     for check in facts.settings.constraints if facts.settings is not None else ():
         found.setdefault((check.file, check.line, check.kind), check)
-    wanted = {facts.modeling_file: scopes(facts.main)}
-    if facts.config_location is not None:
-        path, span = facts.config_location
-        wanted[path] = {*wanted.get(path, ()), span.name}
+    wanted = checked(facts)
     ran = [
         c for c in found.values() if c.within.split(".")[0] in wanted.get(c.file, set()) and not _passed_by(facts, c)
     ]

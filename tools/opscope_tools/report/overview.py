@@ -22,7 +22,7 @@ from opscope_tools.report.nodes import counted_again, tied_modules
 from opscope_tools.report.quotes import Quotes
 
 __all__ = [
-    "attention_kind", "device_tests", "execution_lines", "framework", "hierarchy", "hooks_that_ran", "keeps_latents", "key_features", "latent_width", "lines_that_ran", "of_latents", "ran_in", "scopes", "swappable",
+    "attention_kind", "checked", "device_tests", "execution_lines", "framework", "hierarchy", "hooks_that_ran", "keeps_latents", "key_features", "latent_width", "lines_that_ran", "matching", "model_files", "of_latents", "ran_in", "scopes", "swappable",
 ]  # fmt: skip
 
 #: lines that ask what device there is
@@ -233,12 +233,41 @@ def scopes(document: Analysis) -> set[str]:
     return names | {short(document.class_name)}
 
 
-def ran_in(facts: ImplementationFacts) -> dict[str, set[str]]:
-    """Names of the classes and functions that ran, by the file that holds them; the modeling file's with those of its helpers."""
+def checked(facts: ImplementationFacts) -> dict[str, set[str]]:
+    """Names whose checks are the model's own, by file: what ran of its files, and the configuration."""
+    files = model_files(facts)
+    if facts.config_location is not None:
+        path, span = facts.config_location
+        files.setdefault(path, set()).add(span.name)
+    return files
+
+
+def _modules_in(facts: ImplementationFacts) -> dict[str, set[str]]:
+    """Names of the classes of modules that ran, by the file that holds them; the modeling file's with those of its helpers."""
     files = {facts.modeling_file: scopes(facts.main)}
     for name in dict.fromkeys(k.class_name for _, _, k in walk(facts.main.kernels, "") if k.class_name):
         if (found := facts.locate(name)) is not None:
             files.setdefault(found[0], set()).add(found[1].name)
+    return files
+
+
+def model_files(facts: ImplementationFacts) -> dict[str, set[str]]:
+    """What ran of the files of the model's modules: their classes, and the helpers beside them."""
+    modules = _modules_in(facts)
+    return {path: names for path, names in ran_in(facts).items() if path in modules and facts.of_models(path)}
+
+
+def matching(facts: ImplementationFacts, pattern: str, *, every: bool = False) -> list[scan.Hit]:
+    """Lines that match in what ran of the model's own files, parts of it that other models' files define among them."""
+    files = model_files(facts).items()
+    return [
+        hit for path, names in files for hit in scan.matching_lines(facts.reader, path, pattern, names, every=every)
+    ]
+
+
+def ran_in(facts: ImplementationFacts) -> dict[str, set[str]]:
+    """Names of the classes and functions that ran, by the file that holds them."""
+    files = _modules_in(facts)
     for site in (site for _, kernel in leaves(facts.main) for site in kernel.via):
         files.setdefault(site.file, set()).add(site.function)
     return files
@@ -306,20 +335,18 @@ def hooks_that_ran(facts: ImplementationFacts) -> list[KernelHook]:
 
 def execution_lines(facts: ImplementationFacts) -> list[str]:
     """How the model executes: eager operators, where attention is dispatched, what may be swapped in."""
-    reader, path, ran = facts.reader, facts.modeling_file, scopes(facts.main)
+    reader, path = facts.reader, facts.modeling_file
     attention = f"; attention runs as {facts.main.attention}" if facts.classes_of("attention") else ""
     lines = [
         f"Eager PyTorch: each operator of `{short(facts.main.class_name)}` (`{path}:{facts.modeling_line}`) is dispatched "
         f"on its own, in the order of section 6.1, in {facts.main.dtype}{attention}."
     ]
-    dispatch = scan.matching_lines(reader, path, r"\b(ALL_ATTENTION_FUNCTIONS)\b", ran)
-    dispatch = dispatch or scan.matching_lines(
-        reader, path, r"\b([A-Z_]*ATTENTION_CLASSES|_attn_implementation)\b", ran
-    )
+    dispatch = matching(facts, r"\b(ALL_ATTENTION_FUNCTIONS)\b")
+    dispatch = dispatch or matching(facts, r"\b([A-Z_]*ATTENTION_CLASSES|_attn_implementation)\b")
     if dispatch:
         chosen = ", ".join(f"`{hit.name}` ({hit.pointer})" for hit in dispatch)
         lines.append(f"Attention implementation is chosen at run time by {chosen}.")
-    fused = scan.matching_lines(reader, path, r"\b(scaled_dot_product_attention)\b", ran)
+    fused = matching(facts, r"\b(scaled_dot_product_attention)\b")
     fused = [hit for hit in fused if (hit.path, hit.line) in facts.lines_run]
     lines += [f"Attention runs through `{hit.name}` ({hit.pointer})." for hit in fused]
     lines += _replaced(facts)

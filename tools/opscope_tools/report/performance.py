@@ -14,9 +14,9 @@ from opscope_tools.report.facts import Figures, ImplementationFacts, is_leaf, le
 from opscope_tools.report.graph import Edge, Graph, Vertex
 from opscope_tools.report.kernels import in_code
 from opscope_tools.report.markdown import table
-from opscope_tools.report.overview import scopes
+from opscope_tools.report.overview import matching, model_files
 from opscope_tools.report.point import point_said
-from opscope_tools.report.quotes import Quotes
+from opscope_tools.report.quotes import Quotes, joined
 
 __all__ = ["WIDE", "basis_said", "bottlenecks", "cost_table", "has_wide", "memory_graph", "points_said"]
 
@@ -141,13 +141,11 @@ def bottlenecks(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
             for names in [_bound_operators(facts, document, kind, quotes)]
         ]
         lines.append(f"**{title}:** {'; '.join(said)}")
-    found = scan.matching_lines(
-        facts.reader, facts.modeling_file, r"(\.item\(\)|synchronize\(|\.tolist\(\)|\.cpu\(\))", scopes(facts.main)
-    )
+    found = matching(facts, r"(\.item\(\)|synchronize\(|\.tolist\(\)|\.cpu\(\))")
     hits = dict.fromkeys([*(hit for hit in found if _ran(facts, hit)), *_waited_for(facts)])
     said = [f"`{hit.text.strip()}` ({hit.pointer})" for hit in hits]
     none = (
-        f"none found: searched what ran of `{facts.modeling_file}` for item, tolist, cpu and synchronize, and all that ran "
+        f"none found: searched what ran of {joined(f'`{path}`' for path in model_files(facts))} for item, tolist, cpu and synchronize, and all that ran "
         "for conditions on what an operator computes; not for copies between host and device, such as `.to(device)`"
     )
     lines.append(f"**Synchronization:** {', '.join(said) if said else none}")

@@ -2,7 +2,8 @@
 
 The statements are printed from the syntax tree, so the result is valid Python by construction. Left out: annotations,
 docstrings, raises and assertions, logging and warnings, arguments that only pass on keywords, and the branches that were not
-taken: those that the arguments of the call or the configuration decide, and those beside a branch in which an operator ran.
+taken: those that the arguments of the call or the configuration decide, those beside a branch in which an operator ran, and those
+in which one runs without fail and none did.
 What one listing hands to another that one takes, and what another's lines read is handed to it, though it held nothing; a function
 of the source, which no listing shows, is handed the parameters that it is in source. Only the model's own listing drops parameters
 that held nothing, those that none of its lines reads.
@@ -25,6 +26,11 @@ Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 _TALK = frozenset({"logger", "logging", "warnings", "print"})
 #: characters of a condition that a comment shows
 _LONGEST_TEST = 80
+#: functions that move data wherever they are called, so that a line of theirs without operators did not run
+_MOVING = frozenset({"bmm", "cat", "einsum", "masked_fill", "masked_scatter", "matmul", "softmax", "stack"})
+_ON_HOST = frozenset({"np", "numpy"})
+#: expressions of which a part may not run
+_AT_TIMES = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.comprehension)
 _NOTHING = re.compile(r"^\s*(\w+) = None(  #.*)?$")
 
 
@@ -159,6 +165,34 @@ def _without_unread(lines: Sequence[str]) -> Iterator[str]:
             yield line
 
 
+def _moves(statement: ast.stmt) -> bool:
+    """Whether a statement that holds no others moves data wherever it runs."""
+    inside = list(ast.walk(statement))
+    if any(isinstance(one, ast.stmt) for one in inside[1:]) or any(isinstance(one, _AT_TIMES) for one in inside):
+        return False
+    called = [each.func for each in inside if isinstance(each, ast.Call)]
+    return any(isinstance(one, ast.Attribute) and one.attr in _MOVING and _root(one) not in _ON_HOST for one in called)
+
+
+def _nothing_in(test: ast.expr) -> set[str]:
+    """What holds nothing where `test` does not hold, as it is written."""
+    match test:
+        case ast.Compare(left=left, ops=[ast.IsNot()], comparators=[ast.Constant(value=None)]):
+            return {ast.unparse(left)}
+        case ast.BoolOp(op=ast.Or(), values=values):
+            return set[str]().union(*map(_nothing_in, values))
+    return set()
+
+
+def _targets(statement: ast.stmt) -> Iterator[ast.expr]:
+    """What a statement, or one that it holds, may change a part of: items and attributes that it sets, whose methods it calls alone."""
+    for each in ast.walk(statement):
+        if isinstance(each, ast.Attribute | ast.Subscript) and isinstance(each.ctx, ast.Store):
+            yield each
+        elif isinstance(each, ast.Expr) and isinstance(each.value, ast.Call):
+            yield each.value.func
+
+
 def _tells_nothing(test: ast.expr) -> bool:
     """Whether a test asks for training alone: no pass of inference takes the other way."""
     inner = test.operand if isinstance(test, ast.UnaryOp) else test
@@ -173,6 +207,8 @@ class _Listing:
         self._given = given
         self._absent = absent
         self._parameters = frozenset(absent)
+        #: what tests have shown to hold nothing, as it is written
+        self._none = set[str]()
         self._keywords = keywords
         self._depth = 0
         self._elsewhere = ""
@@ -268,6 +304,9 @@ class _Listing:
         if truth is None and not self._depth:
             ran = [any(self._ran(one) for one in branch) for branch in (node.body, node.orelse)]
             truth = ran[0] if ran[0] != ran[1] else None
+            if not any(ran) and not node.orelse and any(map(_moves, node.body)):
+                truth = False
+                self._none |= _nothing_in(node.test)
         if truth is None:
             return None
         taken, left = (node.body, node.orelse) if truth else (node.orelse, node.body)
@@ -321,6 +360,8 @@ class _Listing:
         }
         self._given -= stored
         self._absent -= stored
+        changed = {_root(target) for statement in statements for target in _targets(statement)} | stored
+        self._none = {text for text in self._none if not changed & _names(ast.walk(ast.parse(text)))}
 
     @staticmethod
     def _nested(header: str, lines: Sequence[str]) -> list[str]:
@@ -381,6 +422,10 @@ class _Listing:
             ):
                 if name in self._absent or name in self._given:
                     return (name in self._absent) is isinstance(op, ast.Is)
+            case ast.Compare(left=left, ops=[ast.Is() | ast.IsNot() as op], comparators=[ast.Constant(value=None)]) if (
+                ast.unparse(left) in self._none
+            ):
+                return isinstance(op, ast.Is)
             case ast.BoolOp(op=op, values=values):
                 held = [self._truth(value) for value in values]
                 decides = isinstance(op, ast.Or)
@@ -424,6 +469,6 @@ def _indented(lines: Sequence[str]) -> list[str]:
 
 
 def _root(node: ast.expr) -> str:
-    while isinstance(node, ast.Attribute):
+    while isinstance(node, ast.Attribute | ast.Subscript):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""

@@ -15,7 +15,7 @@ from opscope_tools.report.components import settled
 from opscope_tools.report.configuration import declared_at
 from opscope_tools.report.facts import ImplementationFacts, issued_in, leaves, short, walk
 from opscope_tools.report.kinds import windowed
-from opscope_tools.report.overview import device_tests_said, scopes, swappable
+from opscope_tools.report.overview import device_tests_said, matching, swappable
 from opscope_tools.report.papers import paper_lines
 from opscope_tools.report.pseudocode import Call, absent, reached
 from opscope_tools.report.quotes import Quotes
@@ -73,10 +73,6 @@ _TERMS: Mapping[str, tuple[str, str]] = {
 }
 
 
-def _forward_lines(facts: ImplementationFacts, pattern: str, *, every: bool = False) -> list[scan.Hit]:
-    return scan.matching_lines(facts.reader, facts.modeling_file, pattern, scopes(facts.main), every=every)
-
-
 def _not_decided_against(facts: ImplementationFacts, hits: list[scan.Hit], *given: str) -> list[scan.Hit]:
     """Those that the configuration, and what the model was given beside `given`, leave open or take."""
     names = {*(each.name for each in facts.main.model_inputs), *given}
@@ -111,15 +107,13 @@ def _variable_lengths(facts: ImplementationFacts, quotes: Quotes) -> str:
     if not any(v.name == "seq_len" for v in facts.main.variables):
         return f"{here} has no seq_len: its formulas are those of inputs whose sizes the conditions of section 3.3 leave open; others need a trace of their own."
     # a line may choose between several: `mask_function = create_causal_mask if ... else create_sliding_window_causal_mask`
-    masks = _forward_lines(facts, r"\b(create_\w*mask\w*|_prepare_\w*mask\w*|_update_causal_mask)\b", every=True)
+    masks = matching(facts, r"\b(create_\w*mask\w*|_prepare_\w*mask\w*|_update_causal_mask)\b", every=True)
     bounded = windowed(facts)
     chunked = bounded is not None and not bounded.slides
     sliding = traits_of(facts).held["windows"].holds and not chunked
     unused = ["sliding|window"] * (not sliding) + ["chunked"] * (not chunked)
     masks = [mask for mask in masks if not any(re.search(word, mask.name) for word in unused)]
-    masks = (
-        masks or _forward_lines(facts, r"^\s*(attention_mask) = ") or _forward_lines(facts, r"\b(attention_mask)\b")[:1]
-    )
+    masks = masks or matching(facts, r"^\s*(attention_mask) = ") or matching(facts, r"\b(attention_mask)\b")[:1]
     masks = _not_decided_against(facts, masks, "attention_mask")
     used = (
         f" Shorter sequences of a batch, where a caller marks them, are masked through {_listed(masks)}: no formula here has that work."
@@ -176,7 +170,7 @@ def _longest(facts: ImplementationFacts, quotes: Quotes) -> str:
     where = facts.pointer(facts.tree.config_class)
     if facts.table_weight is not None:
         name, rows = facts.table_weight[0], quotes("table_positions", facts.table_weight[1])
-        others = _forward_lines(facts, r"\b(interpolate_pos\w*)\b")[:1]
+        others = matching(facts, r"\b(interpolate_pos\w*)\b")[:1]
         more = f"; {_listed(others)} fits them to inputs of other sizes" if others else ""
         return f"The weight `{name}` holds {rows} positions; section 3.3 says which inputs have as many{more}."
     return f"None declared: searched `{short(facts.tree.config_class)}` ({where}) and what it holds for max_position_embeddings."
@@ -241,8 +235,8 @@ def cache_bytes_per_token(facts: ImplementationFacts, document: ModelAnalysis) -
 
 
 def _cache(facts: ImplementationFacts, quotes: Quotes) -> str:
-    updates = _forward_lines(facts, r"(\w*past_key_values?|layer_past)\.update\(")
-    made = _forward_lines(facts, r"\b(\w*Cache)\(", every=True)
+    updates = matching(facts, r"(\w*past_key_values?|layer_past)\.update\(")
+    made = matching(facts, r"\b(\w*Cache)\(", every=True)
     lines = []
     made = _not_decided_against(facts, made, "use_cache")
     where = f"`{short(facts.main.class_name)}` ({facts.pointer(facts.main.class_name)})"
