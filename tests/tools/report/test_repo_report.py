@@ -301,6 +301,25 @@ METADATA = (
 )
 
 
+@pytest.mark.parametrize("start", ["", "\n", "\n \n\t\n", "\ufeff\n", "\r\n\r\n"])
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"two.cu": "__global__ void f(float* x) { x[0] = 1; }\n"},
+        {"engine/__init__.py": "", "engine/a.py": "import torch\n"},
+        {"engine/__init__.py": "", "engine/py.typed": ""},
+        {"torch/__init__.py": "x = 1\n", "torch/a.py": "y = 2\n"},
+        {"a.hpp": "", "b.rs": "fn main() {}\n", "notes/a.txt": "text\n"},
+    ],
+    ids=lambda files: next(iter(files)),
+)
+def test_files_that_are_empty_or_begin_with_blank_lines_are_cited_where_they_hold_something(
+    files: dict[str, str], start: str, tmp_path: Path
+) -> None:
+    context = context_of(tmp_path, "engine", {path: start + text for path, text in files.items()})
+    assert write(context).problems == ()
+
+
 def test_the_metadata_of_a_wheel_names_it_says_what_it_is_and_what_installing_asks_for(tmp_path: Path) -> None:
     files = {
         **{path: text for path, text in LIBRARY.items() if path.startswith("colours/")},

@@ -39,7 +39,7 @@ def pointer_problems(page: Page, reader: SourceReader) -> Iterator[Problem]:
             fault = _range_fault(reader, path, first, last)
             if fault:
                 yield Problem(rule=fault[0], line=line, message=fault[1])
-            elif not fenced and (symbol := _symbol_beside(text, found.start(), found.end())):
+            elif not fenced and (symbol := _symbol_beside(text, found.start(), found.end(), reader)):
                 message = _symbol_fault(reader, path, first, last, symbol)
                 if message:
                     yield Problem(rule="SYMBOL_MISMATCH", line=line, message=message)
@@ -65,13 +65,13 @@ def _range_fault(reader: SourceReader, path: str, first: int, last: int) -> tupl
     return None
 
 
-def _symbol_beside(text: str, start: int, end: int) -> str:
+def _symbol_beside(text: str, start: int, end: int, reader: SourceReader) -> str:
     """The identifier in back-ticks that a pointer at `start` speaks of; empty where there is none."""
     pointers = [found.span() for found in POINTER.finditer(text)]
     before_limit = max((stop for _, stop in pointers if stop <= start), default=0)
     after_limit = min((begin for begin, _ in pointers if begin >= end), default=len(text))
     names = [(at, name) for at, name in code_spans(text) if _IDENTIFIER.match(name) and not name.startswith(_UNSPELLED)]
-    names = [(at, name) for at, name in names if not POINTER.fullmatch(name) and not _is_file(name)]
+    names = [(at, name) for at, name in names if not POINTER.fullmatch(name) and not _is_file(name, reader)]
     before = [(at, name) for at, name in names if before_limit <= at < start]
     after = [name for at, name in names if end <= at < after_limit]
     if before and not _SENTENCE_END.search(without_code(text)[before[-1][0] : start]):
@@ -79,8 +79,9 @@ def _symbol_beside(text: str, start: int, end: int) -> str:
     return after[0] if after and not before_limit and after_limit == len(text) else ""
 
 
-def _is_file(name: str) -> bool:
-    return bool(re.search(r"\.(?:py|json|md|cu|h)$", name))
+def _is_file(name: str, reader: SourceReader) -> bool:
+    named = re.search(r"\.(?:py|json|md|cu|h)$", name)
+    return named is not None or ("." in name and reader.lines(name) is not None)
 
 
 def _symbol_fault(reader: SourceReader, path: str, first: int, last: int, symbol: str) -> str:

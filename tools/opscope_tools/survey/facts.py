@@ -178,6 +178,8 @@ class FileFacts:
     path: str
     language: str
     lines: int = 0
+    #: the first line that is not blank; 0: there is none
+    first: int = 0
     broken: str = ""
     docstring: Hit | None = None
     classes: tuple[ClassFact, ...] = ()

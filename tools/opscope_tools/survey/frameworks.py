@@ -56,7 +56,7 @@ def frameworks(held: Holdings) -> list[Counted]:
             for line in sorted({one.statement for one in f.imports if one.module.partition(".")[0] in foreign})
         ]
         if modules[0] in held.own:  # the framework itself: every file of it
-            lines += [(f, 1) for f in python if held.names[f.path].partition(".")[0] == modules[0]]
+            lines += [(f, f.first) for f in python if f.first and held.names[f.path].partition(".")[0] == modules[0]]
         if lines:
             found.append(_counted(name, lines))
     cuda = [(facts, hit) for facts, hit in held.topic("kernel.cuda")]

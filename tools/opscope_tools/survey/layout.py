@@ -143,7 +143,7 @@ def _content(group: list[FileFacts]) -> str:
 
 
 def _first(held: Holdings, path: str, group: list[FileFacts]) -> tuple[str, str]:
-    """Pointer and first line of the package's docstring, of the first docstring inside, or the first definition."""
+    """Pointer and first line of the package's docstring, of the first docstring inside, the first definition, or the first line."""
     own = held.by_path.get(f"{path}/__init__.py")
     for facts in ([own] if own else []) + sorted(group, key=lambda f: (f.path.count("/"), f.path)):
         if facts.docstring is not None and (facts is own or facts.path.count("/") <= path.count("/") + 1):
@@ -152,4 +152,4 @@ def _first(held: Holdings, path: str, group: list[FileFacts]) -> tuple[str, str]
         lines = [one.line for one in facts.classes] + [one.line for one in facts.functions]
         if lines:
             return at(facts.path, min(lines)), ""
-    return at(group[0].path, 1), ""
+    return next((at(facts.path, facts.first) for facts in group if facts.first), ""), ""

@@ -34,9 +34,9 @@ class Reader:
             text = (
                 data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace").replace("\r\n", "\n").replace("\f", " ")
             )
-            found.append(
-                read_python(file, text, name) if file.endswith(".py") else read_plain(file, text, self._commands)
-            )
+            facts = read_python(file, text, name) if file.endswith(".py") else read_plain(file, text, self._commands)
+            facts.first = text[: len(text) - len(text.lstrip())].count("\n") + 1 if text.strip() else 0
+            found.append(facts)
         return found
 
 
