@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import distributed
 import pytest
 from opscope_clients import screens
 from opscope_schemas.common import Frozen, ToolResult
@@ -21,7 +22,6 @@ from opscope_tools.running.workspace import Workspace
 from rich.cells import cell_len
 from rich.console import Console
 
-ROOT = Path(__file__).parent.parent.parent
 SMALL = {
     "hidden_size": 256, "num_attention_heads": 8, "num_key_value_heads": 2, "intermediate_size": 512, "vocab_size": 1000, "num_hidden_layers": 3,
 }  # fmt: skip
@@ -37,10 +37,10 @@ READ: list[tuple[str, dict[str, Any]]] = [
     ("find_references", {"target": "LlamaConfig.rope_parameters"}), ("find_references", {"target": "PreTrainedConfig"}),
     ("search_source", {"query": "where is the key value cache updated"}), ("search_source", {"query": "calls:grouped_mm"}),
     ("extract_config", {"target": "gemma3"}), ("extract_config", {"target": "llama", "section": "constraints", "detail": "full"}),
-    ("map_repo", {"repo": "transformers"}), ("map_repo", {"repo": "transformers", "section": "loop"}),
+    ("map_repo", {"repo": "distributed"}), ("map_repo", {"repo": "distributed", "section": "loop"}),
     ("map_repo", {"repo": "own"}), ("cuda_kernel_tiling", {"target": "two.cu", "repo": "own", "detail": "screen"}),
     ("cuda_kernel_tiling", {"target": "scale", "repo": "own", "detail": "full"}),
-    ("check_report", {"path": "reports/implementations/mixtral-analysis.md"}),
+    ("check_report", {"path": "reports/repos/own.md"}),
 ]  # fmt: skip
 TRACED: list[tuple[str, dict[str, Any]]] = [
     ("inspect_model", {"model": "llama", "config": SMALL}),
@@ -76,7 +76,11 @@ _UNITS = {
 def workspace(index_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
     own = tmp_path_factory.mktemp("own")
     (own / "two.cu").write_text(KERNELS)
-    found = open_workspace(repositories=(f"own={own}",), cache_folder=str(index_folder), output=str(ROOT))
+    large = Path(distributed.__file__).parent
+    repositories = (f"own={own}", f"distributed={large}")
+    found = open_workspace(repositories=repositories, cache_folder=str(index_folder), output=str(own / "written"))
+    written = run_tool(tool_named("write_report"), {"kind": "repo", "name": "own"}, ToolContext(found))
+    assert (own / "written" / written.path).is_file(), (written.notes, getattr(written, "problems", ""))
     yield found
     close_engines(found)
     found.store.close()

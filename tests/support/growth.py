@@ -6,10 +6,10 @@ between inputs that double. What a single C call does is not seen here; patterns
 
 from __future__ import annotations
 
+import cProfile
 import gc
 import math
 import signal
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
@@ -41,22 +41,14 @@ def calls(work: Callable[[], object]) -> int:
 
     The collector waits meanwhile: what it would end is the garbage of whatever ran before, whose finalizers are no part of the work.
     """
-    counted = 0
-
-    def note(_frame: FrameType, event: str, _argument: object) -> None:
-        nonlocal counted
-        counted += event in {"call", "c_call"}
-
-    before, collects = sys.getprofile(), gc.isenabled()
+    profile, collects = cProfile.Profile(), gc.isenabled()
     gc.disable()
-    sys.setprofile(note)
     try:
-        work()
+        profile.runcall(work)
     finally:
-        sys.setprofile(before)
         if collects:
             gc.enable()
-    return counted
+    return sum(entry.callcount for entry in profile.getstats())
 
 
 def growth(make: Callable[[int], Callable[[], object]], sizes: Sequence[int], seconds: float = 60) -> float:
