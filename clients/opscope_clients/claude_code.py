@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from importlib.metadata import version
 
 from opscope_prompts import loader
-from opscope_tools.catalog import ALL_TOOLS
+from opscope_tools.catalog import TOOL_NAMES
 
 __all__ = ["COMMANDS", "command_text", "marketplace_files", "plugin_files", "project_commands"]
 
@@ -55,7 +55,7 @@ def command_text(name: str, prefix: str) -> str:
 def _named(body: str) -> list[str]:
     """The tools that a prompt names, in the catalogue's order."""
     words = set(re.findall(r"`(\w+)[(`]", body))
-    return [tool.name for tool in ALL_TOOLS if tool.name in words]
+    return [name for name in TOOL_NAMES if name in words]
 
 
 def project_commands(server: str = "opscope") -> dict[str, str]:

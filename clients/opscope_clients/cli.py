@@ -1,43 +1,61 @@
 """The `opscope` command: the catalogue's tools as subcommands, the server, the scripted analysis, the cache.
 
-Only `serve` (serving.py) and `analyze` import the MCP SDK, each when it runs.
+A command is made, and what it needs imported, when it is asked for. Only `serve` (serving.py) and `analyze` import the MCP SDK, each
+when it runs.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from opscope_cache.store import open_store
 from opscope_schemas.errors import InputError
-from opscope_tools.catalog import ALL_TOOLS
-from opscope_tools.estimate_roofline.tool import devices_of
-from opscope_tools.report.saving import check_writable, report_path
-from opscope_tools.running.config_files import described, open_config
-from opscope_tools.running.tool import ToolContext
-from opscope_tools.source.storage import places
 
 from opscope_clients import console, helping, session_options
-from opscope_clients.commands import tool_command
-from opscope_clients.comparing import compare_command
-from opscope_clients.doctor.cli import doctor_command
-from opscope_clients.documents import document_commands
-from opscope_clients.estimating import estimate_command, plan_command
-from opscope_clients.hosts.cli import host_commands
 from opscope_clients.options import check_there, parse_object
-from opscope_clients.posting import post_command
-from opscope_clients.serving import serve
 from opscope_clients.session_options import CONTEXT, SessionCommand, SessionOptions
-from opscope_clients.viewing import view_command
 
 if TYPE_CHECKING:
     from opscope_clients.protocol import Kind
 
+#: commands that are more than a tool, or none: where each lies, or a function that makes it
+_MADE: Mapping[str, str] = {
+    "serve": "serving.serve",
+    "module": "documents.module_command",
+    "model": "documents.model_command",
+    "inspect": "documents.inspect_command",
+    "estimate": "estimating.estimate_command",
+    "plan": "estimating.plan_command",
+    "compare": "comparing.compare_command",
+    "view": "viewing.view_command",
+    "post": "posting.post_command",
+    "install": "hosts.cli.install_command",
+    "uninstall": "hosts.cli.uninstall_command",
+    "doctor": "doctor.cli.doctor_command",
+}
+
+
+def _make(name: str) -> click.Command:
+    if name in _MADE:
+        module, attribute = _MADE[name].rsplit(".", 1)
+        found = getattr(import_module(f"opscope_clients.{module}"), attribute)
+        made: click.Command = found if isinstance(found, click.Command) else found()
+        return made
+    from opscope_tools.catalog import tool_named
+
+    from opscope_clients.commands import tool_command
+
+    return tool_command(tool_named(name.replace("-", "_")))
+
 
 @click.group(
     cls=helping.GroupedCommands,
+    make=_make,
     params=list(session_options.options()),
     context_settings=CONTEXT,
 )
@@ -121,6 +139,10 @@ def analyze(
     if kind == "repo" and (config or values or hardware):
         raise click.UsageError("--config, --values and --hardware are for models; a repository takes none.")
     if url is None:
+        from opscope_tools.estimate_roofline.tool import devices_of
+        from opscope_tools.report.saving import check_writable, report_path
+        from opscope_tools.running.tool import ToolContext
+
         workspace = session.workspace()  # a bad option is told here, not by a server that fails to start
         workspace.store.close()
         if hardware and kind != "repo":  # before minutes of tracing
@@ -140,6 +162,7 @@ def analyze(
 def _configured(session: SessionOptions, targets: tuple[str, ...]) -> tuple[Path, str] | None:
     """The first target that is a config.json of the user's or a folder that has one: its file, and the model type that it is of."""
     from opscope_tools.costing.configured import configured
+    from opscope_tools.running.config_files import described
 
     workspace = session.naming(*targets).workspace()
     try:
@@ -163,6 +186,8 @@ def _config(texts: tuple[str, ...]) -> str | dict[str, Any] | None:
 
 
 def _content(path: str) -> dict[str, Any]:
+    from opscope_tools.running.config_files import open_config
+
     workspace = SessionOptions().naming(path).workspace()
     try:
         return open_config(workspace, path).content
@@ -198,6 +223,8 @@ def cache() -> None:
 @cache.command("info", cls=SessionCommand)
 def cache_info(session: SessionOptions) -> None:
     """Where the cache is and what it holds."""
+    from opscope_tools.source.storage import places
+
     store = open_store(console.folder(session.cache_dir))
     info = store.info()
     store.close()
@@ -211,27 +238,12 @@ def cache_info(session: SessionOptions) -> None:
 @cache.command("clear", cls=SessionCommand)
 def cache_clear(session: SessionOptions) -> None:
     """Forget every cached result and every index."""
+    from opscope_tools.source.storage import places
+
     store = open_store(console.folder(session.cache_dir))
     removed = places.clear(store.folder) if store.folder is not None else 0
     console.say(f"{store.clear():,} entries and {removed} indexes removed.")
     store.close()
-
-
-for _tool in ALL_TOOLS:
-    opscope.add_command(tool_command(_tool))
-for _command in (
-    serve,
-    *document_commands(),
-    estimate_command(),
-    plan_command(),
-    compare_command(),
-    view_command,
-    post_command,
-    *host_commands(),
-    doctor_command(),
-):
-    opscope.add_command(_command)
-helping.with_examples(opscope.commands)
 
 
 def main() -> None:

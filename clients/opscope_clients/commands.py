@@ -17,7 +17,7 @@ from opscope_tools.running.runner import compact, run_tool
 from opscope_tools.running.tool import AnyTool, ToolContext
 from opscope_tools.running.workspace import Workspace
 
-from opscope_clients import cluster, console, screens
+from opscope_clients import console, screens
 from opscope_clients.options import arguments_of, parameters, size_options, sizes_of
 from opscope_clients.screens import tables
 from opscope_clients.session_options import SessionCommand, SessionOptions, command
@@ -52,7 +52,10 @@ def tool_command(tool: AnyTool) -> SessionCommand:
             arguments.get("path"),
             *arguments.get("targets", ()),
         )
-        result = cluster.swept(scheduler, arguments, named) if scheduler else run(tool, arguments, named.workspace())
+        if scheduler:
+            from opscope_clients.cluster import swept
+
+        result = swept(scheduler, arguments, named) if scheduler else run(tool, arguments, named.workspace())
         if isinstance(result, TableResult) and out is not None:
             tables.write(result, out)
         elif isinstance(result, TableResult) and as_csv:

@@ -18,6 +18,8 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from opscope_clients import helping
+
 _SHAPE = Path(__file__).with_name("completions.json")
 _TYPE = re.compile(r'^\s+\("([\w-]+)", "\w+Config"\),', re.MULTILINE)
 
@@ -32,7 +34,7 @@ def shape(command: click.Command) -> dict[str, Any]:
         }
         for param in command.params
     ]  # fmt: skip
-    below = getattr(command, "commands", {})
+    below = helping.below(command)
     held: dict[str, Any] = {"help": command.get_short_help_str(120), "params": params}
     return {**held, "commands": {name: shape(one) for name, one in below.items()}} if below else held
 
@@ -42,6 +44,12 @@ def text(command: click.Command) -> str:
     held = shape(command)
     lines = [f"{json.dumps(name)}: {json.dumps(one)}" for name, one in sorted(held.pop("commands").items())]
     return json.dumps(held)[:-1] + ', "commands": {\n' + ",\n".join(lines) + "\n}}\n"
+
+
+def options() -> frozenset[str]:
+    """The long options of all commands."""
+    commands = json.loads(_SHAPE.read_text(encoding="utf-8"))["commands"].values()
+    return frozenset(name for one in commands for param in one["params"] for name in param["names"] if name[:2] == "--")
 
 
 def main() -> None:
@@ -120,4 +128,4 @@ _FILES = frozenset(
 )
 
 
-__all__ = ["main", "shape", "text"]
+__all__ = ["main", "options", "shape", "text"]

@@ -20,6 +20,8 @@ from opscope_schemas.errors import CancelledError, OpscopeError
 from opscope_tools.running.tool import ProgressSink
 from rich.console import Console
 
+from opscope_clients import completing
+
 #: between two lines about progress where there is no terminal
 _SECONDS = 15.0
 INTERRUPTED = 128 + signal.SIGINT
@@ -87,13 +89,12 @@ def as_options(text: str) -> str:
     """What a tool says of its arguments as a shell takes them: `logits='last'` is `--logits last`."""
     if not _ARGUMENT.search(text):
         return text
-    from opscope_tools.catalog import ALL_TOOLS  # here: they are loaded for a tool's own sentence already
-
-    names = {name for tool in ALL_TOOLS for name in tool.arguments.model_fields}
+    known = completing.options()
 
     def option(found: re.Match[str]) -> str:
         value = f" {found[2]}" if found[2] else ""
-        return f"--{found[1].replace('_', '-')}{value}" if found[1] in names else found[0]
+        name = f"--{found[1].replace('_', '-')}"
+        return f"{name}{value}" if name in known else found[0]
 
     return _ARGUMENT.sub(option, text)
 

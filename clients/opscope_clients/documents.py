@@ -111,18 +111,28 @@ def _common(with_phase: bool) -> list[click.Parameter]:
     ]
 
 
-def document_commands() -> list[SessionCommand]:
-    """`module`, `model` and `inspect`."""
+def module_command() -> SessionCommand:
+    """`opscope module --module CLASS`."""
     module = click.Option(["--module"], required=True, metavar="CLASS", help="Class, short or qualified.")
+    return command(
+        _module, "module", "Analyse one module's forward into module_analysis.json.", [module, *_common(True)]
+    )
+
+
+def model_command() -> SessionCommand:
+    """`opscope model --model TYPE`."""
     model = click.Option(["--model"], required=True, metavar="CLASS|TYPE", help="Model type or class.")
+    return command(_model, "model", "Expand a model's references into model_analysis.json.", [model, *_common(True)])
+
+
+def inspect_command() -> SessionCommand:
+    """`opscope inspect --model-id ID`."""
     model_id = click.Option(
         ["--model-id", "--model_id", "model_id"],
         required=True,
         metavar="ID",
         help="Model type, folder, config.json or hub id.",
     )
-    return [
-        command(_module, "module", "Analyse one module's forward into module_analysis.json.", [module, *_common(True)]),
-        command(_model, "model", "Expand a model's references into model_analysis.json.", [model, *_common(True)]),
-        command(_inspect, "inspect", "Print a model's module tree, without its weights.", [model_id, *_common(False)]),
-    ]
+    return command(
+        _inspect, "inspect", "Print a model's module tree, without its weights.", [model_id, *_common(False)]
+    )

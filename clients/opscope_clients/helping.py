@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import click
 
@@ -67,19 +68,33 @@ _BELOW = {"info": ("where the cache is and what it holds", "cache info"), "clear
 
 
 class GroupedCommands(click.Group):
-    """The commands below their headings; those that no heading names come last."""
+    """The commands below their headings. Each is made by `make` when it is asked for, since one needs little of what all need."""
+
+    def __init__(self, *given: Any, make: Callable[[str], click.Command], **others: Any) -> None:
+        super().__init__(*given, **others)
+        self.make = make
+
+    def list_commands(self, ctx: click.Context | None) -> list[str]:
+        """The names, made or not."""
+        del ctx
+        return [name for group in COMMANDS.values() for name in group]
+
+    def get_command(self, ctx: click.Context | None, cmd_name: str) -> click.Command | None:
+        """The command, with its example; None where there is none of that name."""
+        del ctx
+        if cmd_name in self.list_commands(None) and cmd_name not in self.commands:
+            self.add_command(self.make(cmd_name), cmd_name)
+        if (found := self.commands.get(cmd_name)) is not None:
+            _give_example(cmd_name, found)
+        return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write a line for each."""
         del ctx
-        named = {name for group in COMMANDS.values() for name in group}
-        others = {name: one.get_short_help_str(46) for name, one in self.commands.items() if name not in named}
-        groups = {title: {name: line for name, (line, _) in group.items() if name in self.commands} for title, group in COMMANDS.items()}  # fmt: skip
-        width = max(map(len, self.commands), default=0)
-        for title, lines in (groups | {"More": others}).items():
-            if lines:
-                with formatter.section(title):
-                    formatter.write_dl([(name.ljust(width), line) for name, line in lines.items()])
+        width = max(map(len, self.list_commands(None)))
+        for title, lines in COMMANDS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), line) for name, (line, _) in lines.items()])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write how a command ends."""
@@ -88,14 +103,22 @@ class GroupedCommands(click.Group):
             formatter.write_dl([(str(number).ljust(3), meaning) for number, meaning in STATUSES])
 
 
-def with_examples(commands: Mapping[str, click.Command]) -> None:
-    """Give each command its example, and its line where a shell lists it."""
-    lines = {name: (line, f"{name} {arguments}".strip()) for group in COMMANDS.values() for name, (line, arguments) in group.items()}  # fmt: skip
-    for name, command in commands.items():
-        if name in lines | _BELOW:
-            command.short_help, example = (lines | _BELOW)[name]
-            command.epilog = f"\b\nExample:\n  opscope {example}"
-        with_examples(getattr(command, "commands", {}))
+def below(command: click.Command) -> dict[str, click.Command]:
+    """The commands of a group, made; none of another command."""
+    if not isinstance(command, click.Group):
+        return {}
+    context = click.Context(command)
+    found = {name: command.get_command(context, name) for name in command.list_commands(context)}
+    return {name: one for name, one in found.items() if one is not None}
 
 
-__all__ = ["COMMANDS", "STATUSES", "GroupedCommands", "with_examples"]
+def _give_example(name: str, command: click.Command) -> None:
+    """Give a command, and those below it, the example and the line where a shell lists it."""
+    lines = {one: (line, f"{one} {arguments}".strip()) for group in COMMANDS.values() for one, (line, arguments) in group.items()}  # fmt: skip
+    command.short_help, example = (lines | _BELOW)[name]
+    command.epilog = f"\b\nExample:\n  opscope {example}"
+    for one, made in below(command).items():
+        _give_example(one, made)
+
+
+__all__ = ["COMMANDS", "STATUSES", "GroupedCommands", "below"]

@@ -20,6 +20,7 @@ import opscope_tools
 import pydantic
 from opscope_cache import keys
 from opscope_cache.store import Store, recall
+from opscope_tools.catalog import TOOL_NAMES, any_imported, toolset
 from opscope_tools.running.tool import AnyTool
 
 _IMPORTING = threading.Lock()
@@ -55,13 +56,11 @@ class Listing:
 
 def listing_of(tools: Sequence[AnyTool]) -> Listing:
     """The listing of tools that are imported already."""
-    from opscope_tools.catalog import ALL_TOOLS
-
     from opscope_server.definitions import definition
 
     named = {tool.name: tool for tool in tools}
     assert len(named) == len(tools), f"two tools bear one name: {[tool.name for tool in tools]}"
-    missing = tuple(tool.name for tool in ALL_TOOLS if tool.name not in named)
+    missing = tuple(name for name in TOOL_NAMES if name not in named)
     return Listing(tuple(map(definition, tools)), missing, lambda: named)
 
 
@@ -73,7 +72,7 @@ def kept_listing(store: Store, names: Sequence[str]) -> Listing:
     key = f"listing/{keys.of_document([_signature(), list(names)])}"
     found = recall(store, key, _read)
     if found is None:
-        imported = "opscope_tools.catalog" in sys.modules  # its source may have changed since
+        imported = any_imported()  # its source may have changed since
         made = listing_of(list(_tools(tuple(names)).values()))
         if not imported:
             store.put(key, json.dumps([[asdict(one) for one in made.definitions], made.missing]))
@@ -84,8 +83,6 @@ def kept_listing(store: Store, names: Sequence[str]) -> Listing:
 
 def _tools(names: tuple[str, ...]) -> Mapping[str, AnyTool]:
     with _IMPORTING:  # a first call may come while they are imported behind the listing
-        from opscope_tools.catalog import toolset
-
         return {tool.name: tool for tool in toolset(names)}
 
 

@@ -35,7 +35,7 @@ NOTHING = {
 
 
 def commands() -> dict[str, click.Command]:
-    found = dict(opscope.commands)
+    found = helping.below(opscope)
     below = found.pop("cache")
     assert isinstance(below, click.Group)
     return found | {f"cache {name}": one for name, one in below.commands.items()}
@@ -51,7 +51,7 @@ def ended(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
 
 def test_help_lists_each_command_once_on_a_short_line_below_a_heading() -> None:
     said = CliRunner().invoke(opscope, ["--help"]).output
-    for name in opscope.commands:
+    for name in helping.below(opscope):
         lines = [line for line in said.splitlines() if re.match(rf"  {name} ", line)]
         assert len(lines) == 1, name
         assert len(lines[0]) < 70
@@ -151,6 +151,20 @@ def test_a_completion_takes_less_than_300_ms_of_a_processor_and_imports_no_tool(
         "assert not {'pydantic', 'torch', 'transformers', 'opscope_tools.catalog'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], timeout=60, check=True)
+
+
+@pytest.mark.parametrize(
+    ("command", "tools"),
+    [("find-forward", ["find_forward"]), ("count-flops", ["count_flops"]), ("cuda-kernel-tiling", ["cuda_kernel_tiling"]), ("cache", []), ("--help", [])],
+)  # fmt: skip
+def test_a_command_imports_its_own_tool_and_no_other(command: str, tools: list[str]) -> None:
+    code = (
+        "import sys, click; from opscope_clients.cli import opscope; from opscope_tools import catalog\n"
+        "name = sys.argv[1]; print(opscope.get_help(click.Context(opscope)) if name == '--help' else opscope.get_command(None, name))\n"
+        "print([one for one, module in catalog._MODULES.items() if f'opscope_tools.{module}' in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, command], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.splitlines()[-1] == str(tools)
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from opscope_clients.doctor.findings import Finding, asked
 from opscope_clients.hosts import install
 from opscope_clients.hosts.table import HOSTS, Where
 from opscope_clients.session_options import SessionOptions
-from opscope_tools.catalog import ALL_TOOLS
+from opscope_tools.catalog import TOOL_NAMES
 from opscope_tools.index.build.build import build
 from opscope_tools.running.workspace import folder_repository
 from opscope_tools.source.storage.places import index_place
@@ -57,7 +57,7 @@ def test_a_machine_that_has_what_is_needed_is_told_so_as_json(tmp_path: Path, to
     answer = json.loads(done.stdout)
     assert answer["ok"] is True
     found: dict[tuple[str, str], Any] = {(one["section"], one["name"]): one for one in answer["findings"]}
-    assert found["server", "stdio"]["facts"]["tools"] == [tool.name for tool in ALL_TOOLS]
+    assert found["server", "stdio"]["facts"]["tools"] == list(TOOL_NAMES)
     assert found["interpreter", "tracing"]["facts"]["packages"].keys() == {"torch", "transformers", "pydantic"}
     assert found["interpreter", "cage"]["facts"].keys() == {"files", "calls", "landlock"}
     assert found["repositories", "toy"]["facts"]["trusted"] is True

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from opscope_prompts import loader
-from opscope_tools.catalog import ALL_TOOLS
+from opscope_tools.catalog import TOOL_NAMES
 
 pytestmark = pytest.mark.clients
 
@@ -56,7 +56,7 @@ def test_a_client_lists_the_tools_gets_an_answer_a_refusal_and_a_prompt(
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     said: dict[str, Any] = json.loads(done.stdout)
-    assert said["tools"] == [tool.name for tool in ALL_TOOLS]
+    assert said["tools"] == list(TOOL_NAMES)
     found = said["found"]
     source = (Path(sys.prefix) / "lib").glob(f"python3.*/site-packages/{found['file']}")
     assert next(source).read_text().splitlines()[found["line"] - 1].strip().startswith("def forward(self, x)")

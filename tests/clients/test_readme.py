@@ -20,6 +20,7 @@ import click
 import pytest
 import samples
 from fake_machine import environment
+from opscope_clients import helping
 from opscope_clients.cli import opscope
 from opscope_clients.hosts import install
 from opscope_clients.hosts.table import HOSTS, Where
@@ -85,7 +86,7 @@ def test_every_line_of_the_pages_that_starts_opscope_is_taken_by_the_command_lin
         with opscope.make_context("opscope", shlex.split(line, comments=True)[1:]) as context:
             opscope.invoke(context)
     assert len(parsed) == len(found) > 100
-    assert {name for name, one in opscope.commands.items() if isinstance(one, SessionCommand)} <= set(parsed)
+    assert {name for name, one in helping.below(opscope).items() if isinstance(one, SessionCommand)} <= set(parsed)
 
 
 @pytest.mark.parametrize("page", SHOWN, ids=lambda page: page.stem)

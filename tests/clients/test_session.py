@@ -16,7 +16,7 @@ import opscope_clients
 import pytest
 from opscope_clients import AsyncSession, CallError, Session
 from opscope_schemas.errors import OpscopeError
-from opscope_tools.catalog import ALL_TOOLS
+from opscope_tools.catalog import all_tools
 from opscope_tools.count_flops import COUNT_FLOPS
 
 EXAMPLES = Path(__file__).parents[2] / "clients/examples"
@@ -110,7 +110,7 @@ def test_a_server_that_ends_in_the_middle_is_a_sentence(tmp_path: Path) -> None:
 
 
 def test_every_tool_is_a_method_whose_first_parameter_is_its_subject() -> None:
-    for tool in ALL_TOOLS:
+    for tool in all_tools():
         method = getattr(Session, tool.name)
         first = list(inspect.signature(method).parameters)[1]
         assert first in tool.arguments.model_fields

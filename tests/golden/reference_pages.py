@@ -14,7 +14,7 @@ from typing import Any
 import click
 from opscope_clients import helping, session_options
 from opscope_server.definitions import schema_of
-from opscope_tools.catalog import ALL_TOOLS
+from opscope_tools.catalog import all_tools
 from opscope_tools.running.tool import AnyTool
 
 _TOOLS = """# Tools
@@ -48,8 +48,8 @@ _DEFINITIONS = "#/$defs/"
 
 def tools() -> str:
     """docs/reference/tools.md."""
-    rows = [(f"[`{one.name}`](#{one.name})", one.title) for one in ALL_TOOLS]
-    return _joined([_TOOLS, _table(("tool", "what it does"), rows), *(_tool(one) for one in ALL_TOOLS)])
+    rows = [(f"[`{one.name}`](#{one.name})", one.title) for one in all_tools()]
+    return _joined([_TOOLS, _table(("tool", "what it does"), rows), *(_tool(one) for one in all_tools())])
 
 
 def command_line(command: click.Group) -> str:
@@ -57,8 +57,9 @@ def command_line(command: click.Group) -> str:
     shared = _options(session_options.options())
     statuses = _table(("status", "meaning"), [(str(number), meaning) for number, meaning in helping.STATUSES])
     parts = [_COMMANDS, shared, "## Exit status", statuses]
+    made = helping.below(command)
     for title, names in helping.COMMANDS.items():
-        parts += [f"## {title}", *(_command(("opscope", name), command.commands[name]) for name in names)]
+        parts += [f"## {title}", *(_command(("opscope", name), made[name]) for name in names)]
     return _joined(parts)
 
 

@@ -20,7 +20,7 @@ from opscope_clients import claude_code, completing
 from opscope_clients.cli import opscope
 from opscope_schemas.analysis import ModelAnalysis, ModuleAnalysis
 from opscope_server.definitions import definition, schema_of
-from opscope_tools.catalog import ALL_TOOLS
+from opscope_tools.catalog import all_tools
 from opscope_tools.running.tool import AnyTool
 from pydantic import BaseModel
 
@@ -72,7 +72,7 @@ def registry_entry() -> dict[str, Any]:
 
 def derived() -> dict[Path, str]:
     """Every derived file and its text."""
-    files = {TOOLS / f"{tool.name}.json": defined(tool) for tool in ALL_TOOLS}
+    files = {TOOLS / f"{tool.name}.json": defined(tool) for tool in all_tools()}
     files |= {SCHEMAS / f"{name}_schema.json": _text(document_schema(name)) for name in DOCUMENTS}
     files |= {PLUGIN / name: held for name, held in claude_code.plugin_files().items()}
     files |= {PLUGIN / "project" / name: held for name, held in claude_code.project_commands().items()}

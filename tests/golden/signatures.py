@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any, Literal
 
-from opscope_tools.catalog import ALL_TOOLS
+from opscope_tools.catalog import all_tools
 from opscope_tools.estimate_roofline.sweeping import SWEEP as POINTS
 from opscope_tools.running.tool import AnyTool
 
@@ -25,7 +25,7 @@ from typing import Any, Literal, TypedDict
 
 def text() -> str:
     """The module's text."""
-    return "\n\n".join([_HEAD, *(_options(tool) for tool in (*ALL_TOOLS, POINTS))]).rstrip() + "\n"
+    return "\n\n".join([_HEAD, *(_options(tool) for tool in (*all_tools(), POINTS))]).rstrip() + "\n"
 
 
 def options_name(tool: AnyTool) -> str:

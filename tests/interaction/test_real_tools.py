@@ -13,7 +13,7 @@ from mcp.types import PromptReference
 from opscope_cache.store import MemoryStore
 from opscope_server.server import OpscopeServer, build_server
 from opscope_server.settings import Settings
-from opscope_tools.catalog import ALL_TOOLS
+from opscope_tools.catalog import TOOL_NAMES
 from opscope_tools.running.workspace import Workspace
 
 
@@ -35,7 +35,7 @@ def run(server: OpscopeServer, story: Any) -> Any:
 
 def test_the_listing_is_the_catalogue_in_its_order(server: OpscopeServer) -> None:
     listed = run(server, lambda client: client.list_tools()).tools
-    assert [tool.name for tool in listed] == [tool.name for tool in ALL_TOOLS]
+    assert [tool.name for tool in listed] == list(TOOL_NAMES)
     assert all(tool.output_schema and tool.annotations and tool.title for tool in listed)
     assert all(len(tool.description or "") < 4096 for tool in listed)
 

@@ -341,6 +341,7 @@ PAGE = Path(__file__).parents[2] / "docs/http.md"
 
 
 def test_every_serve_command_of_the_page_is_one_that_the_command_line_takes() -> None:
+    from opscope_clients import helping
     from opscope_clients.cli import opscope
 
     commands = [
@@ -349,7 +350,7 @@ def test_every_serve_command_of_the_page_is_one_that_the_command_line_takes() ->
     assert len(commands) >= 3
     for command in commands:
         arguments = shlex.split(command)
-        context = opscope.commands["serve"].make_context(
+        context = helping.below(opscope)["serve"].make_context(
             "serve", arguments, parent=opscope.make_context("opscope", ["serve"])
         )
         assert context.params["http"], command

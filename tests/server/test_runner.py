@@ -164,8 +164,8 @@ def test_a_result_that_no_form_fits_says_how_to_ask_for_less(workspace: Workspac
 
 
 def test_an_unknown_tool_gets_the_nearest_name() -> None:
-    with pytest.raises(UnknownNameError, match="Nearest names: rows"):
-        tool_named("rowz", toys.TOYS)
+    with pytest.raises(UnknownNameError, match="Nearest names: map_repo"):
+        tool_named("map_rep")
 
 
 def test_the_key_of_a_result_is_forty_hex_digits(workspace: Workspace) -> None:

@@ -23,7 +23,7 @@ from opscope_schemas.errors import UnknownNameError
 from opscope_server import listing
 from opscope_server.definitions import answer_schema, arguments_schema, schema_of
 from opscope_server.listing import Listing, kept_listing
-from opscope_tools.catalog import ALL_TOOLS, toolset
+from opscope_tools.catalog import TOOL_NAMES, all_tools, toolset
 from opscope_tools.running.runner import validate
 from opscope_tools.running.tool import AnyTool
 from opscope_tools.toolsets import TOOLSETS
@@ -50,13 +50,13 @@ def test_a_toolset_serves_its_tools_only_and_the_instructions_say_what_is_missin
 
 def test_without_a_toolset_every_tool_is_served_and_nothing_is_said_to_be_missing(tmp_path: Path) -> None:
     tools, instructions = listed("--cache-dir", str(tmp_path))
-    assert [tool.name for tool in tools] == [tool.name for tool in ALL_TOOLS]
+    assert [tool.name for tool in tools] == list(TOOL_NAMES)
     assert "started without" not in instructions
     assert len(instructions) < 4096
 
 
 def test_toolsets_together_leave_no_tool_out_and_an_unknown_one_is_named() -> None:
-    assert toolset(list(TOOLSETS)) == ALL_TOOLS
+    assert toolset(list(TOOLSETS)) == all_tools()
     with pytest.raises(UnknownNameError, match=r"No toolset is called 'kernel'\. Nearest names: kernels"):
         toolset(["kernel"])
 
@@ -99,7 +99,7 @@ def instances(schema: dict[str, Any], held: dict[str, Any], depth: int = 3) -> s
     return kinds[schema["type"]] if "type" in schema else st.none() | st.integers() | st.text(max_size=3)
 
 
-@pytest.mark.parametrize("tool", ALL_TOOLS, ids=lambda tool: tool.name)
+@pytest.mark.parametrize("tool", all_tools(), ids=lambda tool: tool.name)
 @settings(max_examples=10, phases=[Phase.generate])
 @given(data=st.data())
 def test_whatever_an_answer_may_be_fits_the_short_schema_and_nothing_beside_it_does(
@@ -115,7 +115,7 @@ def test_whatever_an_answer_may_be_fits_the_short_schema_and_nothing_beside_it_d
             jsonschema.validate({name: value for name, value in found.items() if name != needed}, short)
 
 
-@pytest.mark.parametrize("tool", ALL_TOOLS, ids=lambda tool: tool.name)
+@pytest.mark.parametrize("tool", all_tools(), ids=lambda tool: tool.name)
 def test_a_short_schema_spells_out_the_same_fields_as_closed_as_the_models(tool: AnyTool) -> None:
     def objects(schema: Any) -> Iterator[dict[str, Any]]:
         if isinstance(schema, dict):
@@ -179,7 +179,7 @@ def test_an_edit_of_our_source_a_damaged_row_and_another_choice_of_tools_each_ma
     assert json.loads(store.get(key) or "") == [[], []]
 
 
-@pytest.mark.parametrize("tool", ALL_TOOLS, ids=lambda tool: tool.name)
+@pytest.mark.parametrize("tool", all_tools(), ids=lambda tool: tool.name)
 def test_what_the_short_schema_asks_for_is_what_the_tool_takes(tool: AnyTool) -> None:
     """The defaults that it shows, alone and all together, pass it and the tool's own validation; so do nulls, there."""
     schema = arguments_schema(tool.arguments)

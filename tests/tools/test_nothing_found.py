@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from opscope_cache.store import MemoryStore
 from opscope_schemas.errors import OpscopeError
-from opscope_tools.catalog import ALL_TOOLS, tool_named
+from opscope_tools.catalog import TOOL_NAMES, all_tools, tool_named
 from opscope_tools.running.runner import run_tool
 from opscope_tools.running.tool import AnyTool, ToolContext
 from opscope_tools.running.workspace import Workspace, folder_repository
@@ -58,10 +58,10 @@ ASKED: dict[str, tuple[list[dict[str, Any]], dict[str, list[Any]]]] = {
 
 
 def test_every_tool_searches_or_is_known_not_to() -> None:
-    searching = {tool.name for tool in ALL_TOOLS if tool.finds}
+    searching = {tool.name for tool in all_tools() if tool.finds}
     assert searching == set(ASKED)
-    assert searching | NO_SEARCH == {tool.name for tool in ALL_TOOLS}
-    for tool in ALL_TOOLS:
+    assert searching | NO_SEARCH == set(TOOL_NAMES)
+    for tool in all_tools():
         assert set(tool.finds) <= set(tool.result.model_fields)
         assert bool(tool.finds) == bool(tool.otherwise)
 

@@ -4,58 +4,62 @@ The order is the order in which an agent meets them: map the repository, find th
 no known name, how it is configured, cost it, expand it, follow its data, time it, compare it, look at its kernels, ask the machine, write and check. It
 never depends on anything at run
 time, so that two listings are always equal.
+
+A tool is imported when it is asked for: all of them take two seconds, and a command needs one.
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
+from functools import cache
+from importlib import import_module
 
 from opscope_schemas.errors import UnknownNameError
 
-from opscope_tools.check_report import CHECK_REPORT
-from opscope_tools.collect_evidence.importing import IMPORT_EVIDENCE
-from opscope_tools.collect_evidence.tool import COLLECT_EVIDENCE
-from opscope_tools.compare.tool import COMPARE
-from opscope_tools.count_flops import COUNT_FLOPS
-from opscope_tools.cuda_kernel_tiling import CUDA_KERNEL_TILING
-from opscope_tools.estimate_roofline.planning import PLAN
-from opscope_tools.estimate_roofline.tool import ESTIMATE_ROOFLINE
-from opscope_tools.expand_refs import EXPAND_REFS
-from opscope_tools.extract_config.tool import EXTRACT_CONFIG
-from opscope_tools.find_forward import FIND_FORWARD
-from opscope_tools.find_references import FIND_REFERENCES
-from opscope_tools.inspect_model import INSPECT_MODEL
-from opscope_tools.map_repo import MAP_REPO
-from opscope_tools.resolve_class.tool import RESOLVE_CLASS
 from opscope_tools.running.tool import AnyTool
-from opscope_tools.search_source import SEARCH_SOURCE
-from opscope_tools.sweep import SWEEP
 from opscope_tools.toolsets import TOOLSETS
-from opscope_tools.trace_dataflow import TRACE_DATAFLOW
-from opscope_tools.write_report import WRITE_REPORT
 
-ALL_TOOLS: tuple[AnyTool, ...] = (
-    MAP_REPO,
-    RESOLVE_CLASS,
-    FIND_FORWARD,
-    FIND_REFERENCES,
-    SEARCH_SOURCE,
-    EXTRACT_CONFIG,
-    INSPECT_MODEL,
-    COUNT_FLOPS,
-    EXPAND_REFS,
-    TRACE_DATAFLOW,
-    ESTIMATE_ROOFLINE,
-    PLAN,
-    SWEEP,
-    COMPARE,
-    CUDA_KERNEL_TILING,
-    COLLECT_EVIDENCE,
-    IMPORT_EVIDENCE,
-    WRITE_REPORT,
-    CHECK_REPORT,
-)
+#: the module of this package that holds each; the tool bears its name in capitals
+_MODULES = {
+    "map_repo": "map_repo",
+    "resolve_class": "resolve_class.tool",
+    "find_forward": "find_forward",
+    "find_references": "find_references",
+    "search_source": "search_source",
+    "extract_config": "extract_config.tool",
+    "inspect_model": "inspect_model",
+    "count_flops": "count_flops",
+    "expand_refs": "expand_refs",
+    "trace_dataflow": "trace_dataflow",
+    "estimate_roofline": "estimate_roofline.tool",
+    "plan": "estimate_roofline.planning",
+    "sweep": "sweep",
+    "compare": "compare.tool",
+    "cuda_kernel_tiling": "cuda_kernel_tiling",
+    "collect_evidence": "collect_evidence.tool",
+    "import_evidence": "collect_evidence.importing",
+    "write_report": "write_report",
+    "check_report": "check_report",
+}
+#: every tool's name, in order
+TOOL_NAMES: tuple[str, ...] = tuple(_MODULES)
+
+
+@cache
+def _tool(name: str) -> AnyTool:
+    found: AnyTool = getattr(import_module(f"opscope_tools.{_MODULES[name]}"), name.upper())
+    return found
+
+
+def all_tools() -> tuple[AnyTool, ...]:
+    """Every tool, in order."""
+    return tuple(map(_tool, TOOL_NAMES))
+
+
+def any_imported() -> bool:
+    """Whether a tool has been imported already, from source that may have changed since."""
+    return _tool.cache_info().currsize > 0
 
 
 def toolset(names: Sequence[str]) -> tuple[AnyTool, ...]:
@@ -63,19 +67,25 @@ def toolset(names: Sequence[str]) -> tuple[AnyTool, ...]:
 
     Raises `UnknownNameError` for what is neither.
     """
-    known = TOOLSETS | {tool.name: (tool.name,) for tool in ALL_TOOLS}
+    return tuple(map(_tool, names_of(names)))
+
+
+def names_of(names: Sequence[str]) -> tuple[str, ...]:
+    """The same, of tools that are not imported for it.
+
+    Raises `UnknownNameError` for what is neither.
+    """
+    known = TOOLSETS | {name: (name,) for name in TOOL_NAMES}
     for name in names:
         if name not in known:
             near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.4)
             raise UnknownNameError("toolset", name, near or list(TOOLSETS))
-    chosen = {tool for name in names for tool in known[name]} if names else {tool.name for tool in ALL_TOOLS}
-    return tuple(tool for tool in ALL_TOOLS if tool.name in chosen)
+    chosen = {tool for name in names for tool in known[name]} if names else set(TOOL_NAMES)
+    return tuple(name for name in TOOL_NAMES if name in chosen)
 
 
-def tool_named(name: str, tools: Sequence[AnyTool] = ALL_TOOLS) -> AnyTool:
+def tool_named(name: str) -> AnyTool:
     """The tool called `name`; raises `UnknownNameError` with the nearest names."""
-    for tool in tools:
-        if tool.name == name:
-            return tool
-    names = [tool.name for tool in tools]
-    raise UnknownNameError("tool", name, difflib.get_close_matches(name, names, n=3, cutoff=0.4) or names)
+    if name not in _MODULES:
+        raise UnknownNameError("tool", name, difflib.get_close_matches(name, TOOL_NAMES, n=3, cutoff=0.4) or TOOL_NAMES)
+    return _tool(name)

@@ -20,27 +20,29 @@ from opscope_clients.hosts.table import HOSTS, Host, Scope, Where
 from opscope_clients.session_options import SessionCommand, SessionOptions, command
 
 
-def host_commands() -> list[SessionCommand]:
-    """The commands about hosts."""
-    return [
-        command(
-            install,
-            "install",
-            "Put opscope's MCP server into HOST's config. What is there stays, byte for byte; a file that was there is "
-            "copied first. Session options (--repo, --trust, --python, --cache-dir, --output) go into the entry, as absolute paths.",
-            [
-                *_parameters("Replace what of the user's own is in the way; uninstall puts it back."),
-                click.Option(["--toolset"], multiple=True, metavar="NAME,...", help="As `serve` takes it. Repeatable."),
-            ],
-        ),
-        command(
-            uninstall,
-            "uninstall",
-            "Take opscope's MCP server out of HOST's config. A file that nobody touched since the install is restored; "
-            "out of an edited one only the entry goes.",
-            _parameters("Take out a server of that name even if it is not opscope's."),
-        ),
-    ]
+def install_command() -> SessionCommand:
+    """`opscope install HOST`."""
+    return command(
+        install,
+        "install",
+        "Put opscope's MCP server into HOST's config. What is there stays, byte for byte; a file that was there is "
+        "copied first. Session options (--repo, --trust, --python, --cache-dir, --output) go into the entry, as absolute paths.",
+        [
+            *_parameters("Replace what of the user's own is in the way; uninstall puts it back."),
+            click.Option(["--toolset"], multiple=True, metavar="NAME,...", help="As `serve` takes it. Repeatable."),
+        ],
+    )
+
+
+def uninstall_command() -> SessionCommand:
+    """`opscope uninstall HOST`."""
+    return command(
+        uninstall,
+        "uninstall",
+        "Take opscope's MCP server out of HOST's config. A file that nobody touched since the install is restored; "
+        "out of an edited one only the entry goes.",
+        _parameters("Take out a server of that name even if it is not opscope's."),
+    )
 
 
 def _parameters(force: str) -> list[click.Parameter]:

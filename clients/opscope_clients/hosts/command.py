@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from opscope_schemas.errors import UnknownNameError
-from opscope_tools.catalog import toolset
+from opscope_tools.catalog import names_of
 from opscope_tools.running.session import interpreter, parse_repository
 from opscope_tools.running.workspace import DEFAULT_PACKAGES, folder_repository
 
@@ -25,7 +25,7 @@ _PASSING = ("archive-v0", "environments-v2", "builds-v0")
 
 def launch(session: SessionOptions, tools: Sequence[str] = ()) -> list[str]:
     """The command and its arguments; `tools` are the values of --toolset. Raises `InputError` where an option cannot be taken."""
-    toolset([name.strip() for text in tools for name in text.split(",") if name.strip()])
+    names_of([name.strip() for text in tools for name in text.split(",") if name.strip()])
     chosen = [part for text in tools for part in ("--toolset", text)]
     return [*executable(), "serve", *absolute(session).server_arguments(), *chosen]
 

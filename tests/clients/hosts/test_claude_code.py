@@ -20,7 +20,7 @@ import scripted_model
 import tool_list
 from cannot import CANNOT
 from opscope_clients import claude_code
-from opscope_tools.catalog import ALL_TOOLS
+from opscope_tools.catalog import TOOL_NAMES
 
 pytestmark = pytest.mark.agents
 
@@ -266,7 +266,7 @@ def test_the_whole_list_of_tools_reaches_the_model_and_costs_it_what_is_promised
     over_stdio(project)
     run = project.run("-p", "/analyze llama", turns=[[{"text": "done"}]])
     ours = [tool for tool in run.record["requests"][0]["tools"] if tool["name"].startswith("mcp__opscope__")]
-    assert {tool["name"] for tool in ours} == {f"mcp__opscope__{tool.name}" for tool in ALL_TOOLS}
+    assert {tool["name"] for tool in ours} == {f"mcp__opscope__{name}" for name in TOOL_NAMES}
     measured = tool_list.measured()
     shown = sum(measured.size([tool["name"], tool["description"], tool["input_schema"]]) for tool in ours)
     assert shown / 4 <= measured.MOST_TOKENS
@@ -293,7 +293,7 @@ def test_a_headless_run_has_the_tools_of_a_server_that_is_late_where_it_names_th
     run = project.run("-p", "/analyze llama", *named, turns=[[{"text": "done"}]], server=None, **DEFAULTS)
     names = {tool["name"] for tool in run.record["requests"][0]["tools"]}
     assert run.servers == {"opscope": "connected" if waited else "pending"}
-    assert {f"mcp__opscope__{tool.name}" in names for tool in ALL_TOOLS} == {waited}
+    assert {f"mcp__opscope__{name}" in names for name in TOOL_NAMES} == {waited}
 
 
 def test_the_plugin_and_the_marketplace_pass_the_clients_own_validation(claude: Path, tmp_path: Path) -> None:
