@@ -55,7 +55,9 @@ def tool_command(tool: AnyTool) -> SessionCommand:
         if scheduler:
             from opscope_clients.cluster import swept
 
-        result = swept(scheduler, arguments, named) if scheduler else run(tool, arguments, named.workspace())
+            result: ToolResult = swept(scheduler, arguments, named)
+        else:
+            result = run(tool, arguments, named.workspace())
         if isinstance(result, TableResult) and out is not None:
             tables.write(result, out)
         elif isinstance(result, TableResult) and as_csv:

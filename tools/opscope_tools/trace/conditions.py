@@ -406,6 +406,8 @@ class _Known:
             if fact.kind == "eq":
                 yield -fact.form
         for dividend, divisor in self._undivided():
+            if not self._positive(dividend) or not self._positive(divisor):
+                continue
             quotients = [monomial for monomial in (dividend // divisor).terms if monomial]
             if len(quotients) == 1 and len(quotients[0]) == 1:
                 yield dividend - divisor * Formula.const(self._ends(quotients[0][0][0])[0])
