@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import re
@@ -13,7 +14,8 @@ import distributed
 import pytest
 from opscope_clients import screens
 from opscope_schemas.common import Frozen, ToolResult
-from opscope_tools.catalog import tool_named
+from opscope_tools.catalog import all_tools, tool_named
+from opscope_tools.estimate_roofline.sweeping import SWEEP as POINTS
 from opscope_tools.running.engines import close_engines
 from opscope_tools.running.runner import compact, run_tool
 from opscope_tools.running.session import open_workspace
@@ -153,6 +155,14 @@ def test_what_is_traced_fits_the_screen_and_says_no_number_of_its_own(
     tool: str, arguments: dict[str, Any], workspace: Workspace
 ) -> None:
     held_to_the_property(tool, arguments, workspace)
+
+
+def test_every_screen_is_one_and_is_of_a_result_that_there_is() -> None:
+    results = {tool.result.__name__ for tool in (*all_tools(), POINTS)}
+    assert set(screens.SCREENS) <= results
+    for place in screens.SCREENS.values():
+        module, function = place.split(".")
+        assert callable(getattr(importlib.import_module(f"opscope_clients.screens.{module}"), function))
 
 
 def test_a_number_that_the_answer_does_not_hold_is_noticed() -> None:
