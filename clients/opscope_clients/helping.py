@@ -68,7 +68,7 @@ _BELOW = {"info": ("where the cache is and what it holds", "cache info"), "clear
 
 
 class GroupedCommands(click.Group):
-    """The commands below their headings. Each is made by `make` when it is asked for, since one needs little of what all need."""
+    """The commands below their headings, those that no heading names last. Each is made by `make` when it is asked for, since one needs little of what all need."""
 
     def __init__(self, *given: Any, make: Callable[[str], click.Command], **others: Any) -> None:
         super().__init__(*given, **others)
@@ -77,7 +77,8 @@ class GroupedCommands(click.Group):
     def list_commands(self, ctx: click.Context | None) -> list[str]:
         """The names, made or not."""
         del ctx
-        return [name for group in COMMANDS.values() for name in group]
+        named = [name for group in COMMANDS.values() for name in group]
+        return [*named, *(name for name in self.commands if name not in named)]
 
     def get_command(self, ctx: click.Context | None, cmd_name: str) -> click.Command | None:
         """The command, with its example; None where there is none of that name."""
@@ -92,9 +93,13 @@ class GroupedCommands(click.Group):
         """Write a line for each."""
         del ctx
         width = max(map(len, self.list_commands(None)))
-        for title, lines in COMMANDS.items():
-            with formatter.section(title):
-                formatter.write_dl([(name.ljust(width), line) for name, (line, _) in lines.items()])
+        groups = {title: {name: line for name, (line, _) in group.items()} for title, group in COMMANDS.items()}
+        named = {name for group in COMMANDS.values() for name in group}
+        others = {name: one.get_short_help_str(46) for name, one in self.commands.items() if name not in named}
+        for title, lines in (groups | {"More": others}).items():
+            if lines:
+                with formatter.section(title):
+                    formatter.write_dl([(name.ljust(width), line) for name, line in lines.items()])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write how a command ends."""
@@ -115,8 +120,9 @@ def below(command: click.Command) -> dict[str, click.Command]:
 def _give_example(name: str, command: click.Command) -> None:
     """Give a command, and those below it, the example and the line where a shell lists it."""
     lines = {one: (line, f"{one} {arguments}".strip()) for group in COMMANDS.values() for one, (line, arguments) in group.items()}  # fmt: skip
-    command.short_help, example = (lines | _BELOW)[name]
-    command.epilog = f"\b\nExample:\n  opscope {example}"
+    if name in lines | _BELOW:
+        command.short_help, example = (lines | _BELOW)[name]
+        command.epilog = f"\b\nExample:\n  opscope {example}"
     for one, made in below(command).items():
         _give_example(one, made)
 
