@@ -13,7 +13,6 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from types import FrameType
 
 
 class TooLongError(BaseException):
