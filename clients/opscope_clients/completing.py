@@ -12,6 +12,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,7 @@ def text(command: click.Command) -> str:
     return json.dumps(held)[:-1] + ', "commands": {\n' + ",\n".join(lines) + "\n}}\n"
 
 
+@cache
 def options() -> frozenset[str]:
     """The long options of all commands."""
     commands = json.loads(_SHAPE.read_text(encoding="utf-8"))["commands"].values()

@@ -64,7 +64,11 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "cache": ("the cache of results and the indexes", "info"),
     },
 }  # fmt: skip
-_BELOW = {"info": ("where the cache is and what it holds", "cache info"), "clear": ("forget all of it", "cache clear")}
+#: by command, its line and its example; those below another command too
+_LINES = {name: (line, f"{name} {given}".strip()) for group in COMMANDS.values() for name, (line, given) in group.items()} | {
+    "info": ("where the cache is and what it holds", "cache info"), "clear": ("forget all of it", "cache clear"),
+}  # fmt: skip
+_NAMED = [name for group in COMMANDS.values() for name in group]
 
 
 class GroupedCommands(click.Group):
@@ -77,8 +81,7 @@ class GroupedCommands(click.Group):
     def list_commands(self, ctx: click.Context | None) -> list[str]:
         """The names, made or not."""
         del ctx
-        named = [name for group in COMMANDS.values() for name in group]
-        return [*named, *(name for name in self.commands if name not in named)]
+        return [*_NAMED, *(name for name in self.commands if name not in _NAMED)]
 
     def get_command(self, ctx: click.Context | None, cmd_name: str) -> click.Command | None:
         """The command, with its example; None where there is none of that name."""
@@ -94,8 +97,7 @@ class GroupedCommands(click.Group):
         del ctx
         width = max(map(len, self.list_commands(None)))
         groups = {title: {name: line for name, (line, _) in group.items()} for title, group in COMMANDS.items()}
-        named = {name for group in COMMANDS.values() for name in group}
-        others = {name: one.get_short_help_str(46) for name, one in self.commands.items() if name not in named}
+        others = {name: one.get_short_help_str(46) for name, one in self.commands.items() if name not in _NAMED}
         for title, lines in (groups | {"More": others}).items():
             if lines:
                 with formatter.section(title):
@@ -119,9 +121,8 @@ def below(command: click.Command) -> dict[str, click.Command]:
 
 def _give_example(name: str, command: click.Command) -> None:
     """Give a command, and those below it, the example and the line where a shell lists it."""
-    lines = {one: (line, f"{one} {arguments}".strip()) for group in COMMANDS.values() for one, (line, arguments) in group.items()}  # fmt: skip
-    if name in lines | _BELOW:
-        command.short_help, example = (lines | _BELOW)[name]
+    if name in _LINES:
+        command.short_help, example = _LINES[name]
         command.epilog = f"\b\nExample:\n  opscope {example}"
     for one, made in below(command).items():
         _give_example(one, made)

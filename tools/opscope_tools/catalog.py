@@ -11,6 +11,7 @@ A tool is imported when it is asked for: all of them take two seconds, and a com
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
@@ -59,7 +60,7 @@ def all_tools() -> tuple[AnyTool, ...]:
 
 def any_imported() -> bool:
     """Whether a tool has been imported already, from source that may have changed since."""
-    return _tool.cache_info().currsize > 0
+    return any(f"opscope_tools.{module}" in sys.modules for module in _MODULES.values())
 
 
 def toolset(names: Sequence[str]) -> tuple[AnyTool, ...]:

@@ -21,6 +21,7 @@ from opscope_prompts.templates import render_template
 from opscope_schemas.errors import UnknownNameError, ValuesError
 from opscope_schemas.formula import evaluate
 from opscope_schemas.units import amount
+from opscope_tools.report.checks_source import pointer_problems
 from opscope_tools.report.components import _pseudocode
 from opscope_tools.report.facts import ImplementationFacts, bind, role_of
 from opscope_tools.report.markdown import Page
@@ -432,16 +433,17 @@ def test_kernels_that_no_table_has_are_not_said_to_be_measured(facts: Implementa
     found = facts.estimates["decode"]
     product = found.operators[0].model_copy(update={"measured_as": "product, bf16, vllm"})
     norm = product.model_copy(update={"kind": "norms", "measured_as": "launch and bandwidth of vllm products"})
-    huge = product.model_copy(update={"outside": ("n",)})
+    huge = product.model_copy(update={"outside": ("window",)})
     for rows, said in (
         ((product,), " Matrix products are timed as kernels like them were measured."),
-        ((huge,), " measured; some matrix products are larger or smaller, by their `n`, than any that was measured, and less certain."),
+        ((huge,), " measured; some matrix products are larger or smaller (in window) than any that was measured, and less certain."),
         ((norm, product), " Matrix products are timed as kernels like them were measured; norms, of which there are no measurements, by their bytes"),
         ((norm,), " Norms, of which there are no measurements, by their bytes"),
     ):  # fmt: skip
         told = replace(facts, estimates={"decode": found.model_copy(update={"operators": rows})})
         text = toy.unmarked(toy.rendered_with(told, {}).text)
         assert said in text
+        assert list(pointer_problems(Page(text), facts.reader)) == []
         assert ("like them were measured" in text) == (rows != (norm,))
 
 

@@ -19,10 +19,10 @@ from opscope_tools.report.facts import ImplementationFacts, anywhere, leaves, sh
 from opscope_tools.report.kinds import windowed
 from opscope_tools.report.markdown import number
 from opscope_tools.report.nodes import counted_again, tied_modules
-from opscope_tools.report.quotes import Quotes
+from opscope_tools.report.quotes import Quotes, joined
 
 __all__ = [
-    "attention_kind", "checked", "device_tests", "execution_lines", "framework", "hierarchy", "hooks_that_ran", "keeps_latents", "key_features", "latent_width", "lines_that_ran", "matching", "model_files", "of_latents", "ran_in", "scopes", "swappable",
+    "attention_kind", "capabilities", "checked", "device_tests", "execution_lines", "framework", "hierarchy", "hooks_that_ran", "keeps_latents", "key_features", "latent_width", "lines_that_ran", "matching", "model_files", "of_latents", "ran_in", "scopes", "swappable",
 ]  # fmt: skip
 
 #: lines that ask what device there is
@@ -265,6 +265,11 @@ def matching(facts: ImplementationFacts, pattern: str, *, every: bool = False) -
     ]
 
 
+def capabilities(facts: ImplementationFacts) -> list[scan.Hit]:
+    """Flags that the classes of the model's own files set, such as `_supports_sdpa = True`."""
+    return [hit for path in model_files(facts) for hit in scan.capabilities(facts.reader, path)]
+
+
 def ran_in(facts: ImplementationFacts) -> dict[str, set[str]]:
     """Names of the classes and functions that ran, by the file that holds them."""
     files = _modules_in(facts)
@@ -335,7 +340,7 @@ def hooks_that_ran(facts: ImplementationFacts) -> list[KernelHook]:
 
 def execution_lines(facts: ImplementationFacts) -> list[str]:
     """How the model executes: eager operators, where attention is dispatched, what may be swapped in."""
-    reader, path = facts.reader, facts.modeling_file
+    path = facts.modeling_file
     attention = f"; attention runs as {facts.main.attention}" if facts.classes_of("attention") else ""
     lines = [
         f"Eager PyTorch: each operator of `{short(facts.main.class_name)}` (`{path}:{facts.modeling_line}`) is dispatched "
@@ -353,15 +358,17 @@ def execution_lines(facts: ImplementationFacts) -> list[str]:
     if swaps := swappable(facts):
         said = [f"`{hit.concerns or hit.name}` ({hit.pointer}) by `@{hit.text}`" for hit in swaps]
         lines.append(f"Kernels from elsewhere may replace {', '.join(said)}.")
-    flags = scan.capabilities(reader, path)
+    flags = capabilities(facts)
     for owner in dict.fromkeys(_declarer(facts, hit) for hit in flags):
         said = [f"`{hit.name}` ({hit.pointer})" for hit in flags if _declarer(facts, hit) == owner]
         lines.append(f"{owner} declares {', '.join(said)}.")
-    graphs = scan.matching_lines(reader, path, r"(torch\.compile|CUDAGraph|triton\.jit|torch\.library|load_inline)")
+    files = model_files(facts)
+    graph = r"(torch\.compile|CUDAGraph|triton\.jit|torch\.library|load_inline)"
+    graphs = [hit for file in files for hit in scan.matching_lines(facts.reader, file, graph)]
     lines += [f"`{hit.name}` is used ({hit.pointer})." for hit in graphs]
     if not graphs:
         lines.append(
-            f"No graph capture and no kernel of its own: searched `{path}` for torch.compile, CUDAGraph, triton.jit, "
+            f"No graph capture and no kernel of its own: searched {joined(f'`{file}`' for file in files)} for torch.compile, CUDAGraph, triton.jit, "
             "torch.library and load_inline."
         )
     return lines

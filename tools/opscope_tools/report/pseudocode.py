@@ -304,13 +304,14 @@ class _Listing:
         if truth is None and not self._depth:
             ran = [any(self._ran(one) for one in branch) for branch in (node.body, node.orelse)]
             truth = ran[0] if ran[0] != ran[1] else None
-            if not any(ran) and not node.orelse and any(map(_moves, node.body)):
-                truth = False
-                self._none |= _nothing_in(node.test)
+            truth = False if truth is None and not node.orelse and any(map(_moves, node.body)) else truth
         if truth is None:
             return None
         taken, left = (node.body, node.orelse) if truth else (node.orelse, node.body)
-        return None if self._others_run(left) else taken
+        if self._others_run(left):
+            return None
+        self._none |= set() if truth else _nothing_in(node.test)
+        return taken
 
     def _others_run(self, branch: Sequence[ast.stmt]) -> str:
         """The other calls that run a branch in which nothing ran here."""

@@ -15,7 +15,7 @@ from opscope_tools.report.components import settled
 from opscope_tools.report.configuration import declared_at
 from opscope_tools.report.facts import ImplementationFacts, issued_in, leaves, short, walk
 from opscope_tools.report.kinds import windowed
-from opscope_tools.report.overview import device_tests_said, matching, swappable
+from opscope_tools.report.overview import capabilities, device_tests_said, matching, swappable
 from opscope_tools.report.papers import paper_lines
 from opscope_tools.report.pseudocode import Call, absent, reached
 from opscope_tools.report.quotes import Quotes
@@ -200,12 +200,12 @@ def _fusion(facts: ImplementationFacts) -> str:
 
 def _hardware(facts: ImplementationFacts, quotes: Quotes) -> str:
     asked = device_tests_said(facts)
-    flags = scan.capabilities(facts.reader, facts.modeling_file)
+    flags = capabilities(facts)
     where = f"`{short(facts.main.class_name)}` ({facts.pointer(facts.main.class_name)})"
     said = f"None is required by the source of {where}."
     if asked:
         said += f" Lines of what ran, or of functions beside it that it may call, that test for a device: {asked}."
-    optional = f" Its file declares {_listed(flags, 6)}." if flags else ""
+    optional = f" Its source declares {_listed(flags, 6)}." if flags else ""
     memory = ""
     if facts.tree.parameters:
         memory = f" Its weights take {quotes.said('weight_bytes', facts.weight_bytes)}{_room(facts)}."

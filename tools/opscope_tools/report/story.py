@@ -310,10 +310,8 @@ def _timed_as(facts: ImplementationFacts) -> str:
         parts.append(f"{kinds}, of which there are no measurements, by their bytes{_as_products(unlike, bandwidth)}")
     if beyond := [row for row in rows if row.outside]:
         kinds = joined(dict.fromkeys(row.kind for row in beyond))
-        sizes = joined(dict.fromkeys(f"`{name}`" for row in beyond for name in row.outside))
-        parts.append(
-            f"some {kinds} are larger or smaller, by their {sizes}, than any that was measured, and less certain"
-        )
+        sizes = joined(dict.fromkeys(name for row in beyond for name in row.outside))  # no names of source: not in code
+        parts.append(f"some {kinds} are larger or smaller (in {sizes}) than any that was measured, and less certain")
     text = "; ".join(parts)
     spread = " Ranges: from where every kernel is as fast as the fastest tenth of measured ones to where each is as slow as the slowest tenth."
     return f"{text[0].upper()}{text[1:]}.{spread}" if text else ""

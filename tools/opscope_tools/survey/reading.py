@@ -35,7 +35,8 @@ class Reader:
                 data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace").replace("\r\n", "\n").replace("\f", " ")
             )
             facts = read_python(file, text, name) if file.endswith(".py") else read_plain(file, text, self._commands)
-            facts.first = text[: len(text) - len(text.lstrip())].count("\n") + 1 if text.strip() else 0
+            blank = len(text) - len(text.lstrip())
+            facts.first = text.count("\n", 0, blank) + 1 if blank < len(text) else 0
             found.append(facts)
         return found
 
