@@ -20,7 +20,7 @@ from torch._dynamo.source import ConstantSource
 from torch.fx.experimental.symbolic_shapes import DimDynamic
 from torch.utils._sympy import functions as sympy_functions
 
-from opscope_tools.trace.conditions import division
+from opscope_tools.trace.relations import division
 from opscope_tools.trace.variables import CONFIG
 from opscope_tools.trace.worker.environment import HintedEnv
 
