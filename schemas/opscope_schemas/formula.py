@@ -36,6 +36,7 @@ __all__ = [
     "evaluate",
     "exactly",
     "holds",
+    "over",
     "same_form",
     "turns",
     "variables",
@@ -371,6 +372,13 @@ class Call:
     args: tuple[Formula, ...]
     place: int = 0
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.op, self.args, self.place))
+
     @cached_property
     def depth(self) -> int:
         """How many calls stand inside one another here."""
@@ -380,6 +388,10 @@ class Call:
         return 1 + max(inner, default=0)
 
     def __str__(self) -> str:
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
         if not self.args:
             return self.op
         if self.op in ("min", "max"):
@@ -414,7 +426,31 @@ def _rank(atom: Atom) -> tuple[int, int, str]:
 
 
 def _monomial(powers: Mapping[Atom, int]) -> Monomial:
-    return tuple(sorted(((a, e) for a, e in powers.items() if e), key=lambda item: _rank(item[0])))
+    kept = [(a, e) for a, e in powers.items() if e]
+    if len(kept) > 1:
+        kept.sort(key=lambda item: _rank(item[0]))
+    return tuple(kept)
+
+
+def _times(left: Monomial, right: Monomial) -> Monomial:
+    if not left or not right:
+        return left or right
+    powers = dict(left)
+    for atom, exponent in right:
+        powers[atom] = powers.get(atom, 0) + exponent
+    return _monomial(powers)
+
+
+def over(a: Rational, b: Rational) -> Rational:
+    """`a / b` exactly, whole where it can be; raises `ZeroDivisionError`.
+
+    >>> over(6, 3), over(1, 2)
+    (2, Fraction(1, 2))
+    """
+    if b == 1:
+        return a
+    found = Fraction(a, b)
+    return found if found.denominator != 1 else found.numerator
 
 
 class Formula:
@@ -425,31 +461,35 @@ class Formula:
     '2 * {batch_size} * ({hidden_size} + 2)'
     """
 
-    __slots__ = ("_hash", "terms")
-    terms: Mapping[Monomial, Fraction]
+    __slots__ = ("_hash", "_text", "terms")
+    #: whole coefficients are ints
+    terms: Mapping[Monomial, Rational]
     _hash: int | None
+    _text: str | None
 
-    def __init__(self, terms: Mapping[Monomial, Fraction]) -> None:
-        object.__setattr__(self, "terms", {m: c for m, c in terms.items() if c})
+    def __init__(self, terms: Mapping[Monomial, Rational]) -> None:
+        plain = {m: c if type(c) is int or c.denominator != 1 else c.numerator for m, c in terms.items() if c}
+        object.__setattr__(self, "terms", plain)
         object.__setattr__(self, "_hash", None)
+        object.__setattr__(self, "_text", None)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("a Formula is immutable")
 
     @classmethod
-    def const(cls, value: int | Fraction) -> Formula:
+    def const(cls, value: Rational) -> Formula:
         """A number."""
-        return cls({(): Fraction(value)})
+        return _const(value)
 
     @classmethod
     def var(cls, name: str) -> Formula:
         """One variable by its name, without braces."""
-        return cls({((name, 1),): Fraction(1)})
+        return cls({((name, 1),): 1})
 
     @classmethod
     def opaque(cls, text: str, place: int) -> Formula:
         """A term with no inner meaning, printed as it stands; terms are ordered by `place`."""
-        return cls({((Call(text, (), place), 1),): Fraction(1)})
+        return cls({((Call(text, (), place), 1),): 1})
 
     @classmethod
     def of(cls, value: Operand) -> Formula:
@@ -459,14 +499,13 @@ class Formula:
     @classmethod
     def parse(cls, text: str) -> Formula:
         """The formula that `text` writes; raises `ValuesError` where it is none, or has too many terms multiplied out."""
-        tree = _tree(text)
-        if _spread(tree) > _MAX_PARSED:
-            raise ValuesError(f"The formula {text[:60]!r}... multiplies out to over {_MAX_PARSED} terms.")
-        return _build(tree, text)
+        return _parsed(text)
 
     # ---- comparison
 
     def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
         if isinstance(other, int):
             other = Formula.const(other)
         return isinstance(other, Formula) and self.terms == other.terms
@@ -480,8 +519,12 @@ class Formula:
 
     def constant(self) -> Fraction | None:
         """The value where the formula holds no variable, else None."""
+        number = self._number()
+        return None if number is None else Fraction(number)
+
+    def _number(self) -> Rational | None:
         if not self.terms:
-            return Fraction(0)
+            return 0
         return self.terms.get(()) if len(self.terms) == 1 else None
 
     def variables(self) -> frozenset[str]:
@@ -499,10 +542,7 @@ class Formula:
 
     def __add__(self, other: Operand) -> Formula:
         other = Formula.of(other)
-        terms = dict(self.terms)
-        for monomial, coefficient in other.terms.items():
-            terms[monomial] = terms.get(monomial, Fraction(0)) + coefficient
-        return Formula(terms)
+        return Formula(_added(dict(self.terms), other.terms))
 
     __radd__ = __add__
 
@@ -517,19 +557,19 @@ class Formula:
 
     def __mul__(self, other: Operand) -> Formula:
         other = Formula.of(other)
+        for form, number in ((self, other._number()), (other, self._number())):
+            if number == 1:
+                return form
         if len(self.terms) * len(other.terms) > _MAX_PRODUCTS:
             raise ValuesError(
                 f"A product of {len(self.terms)} by {len(other.terms)} terms is too large to multiply out."
             )
-        terms: dict[Monomial, Fraction] = {}
+        terms: dict[Monomial, Rational] = {}
         for left, a in self.terms.items():
             for right, b in other.terms.items():
-                powers = dict(left)
-                for atom, exponent in right:
-                    powers[atom] = powers.get(atom, 0) + exponent
-                key = _monomial(powers)
-                terms[key] = terms.get(key, Fraction(0)) + a * b
-                if terms[key].numerator.bit_length() > _MAX_RESULT or terms[key].denominator.bit_length() > _MAX_RESULT:
+                key = _times(left, right)
+                found = terms[key] = terms.get(key, 0) + a * b
+                if _bits(found) > _MAX_RESULT:
                     raise ValuesError(f"A coefficient has over {_MAX_RESULT} bits.")
         return Formula(terms)
 
@@ -538,7 +578,7 @@ class Formula:
     def __pow__(self, exponent: int) -> Formula:
         if exponent > _MAX_POWER:
             raise ValuesError(f"The exponent {exponent} is over the limit of {_MAX_POWER}.")
-        return reduce(lambda acc, _: acc * self, range(exponent), Formula.const(1))
+        return self if exponent == 1 else reduce(lambda acc, _: acc * self, range(exponent), Formula.const(1))
 
     def divided(self, other: Formula) -> Formula | None:
         """`self / other` where it is a polynomial with the same generators, else None."""
@@ -547,14 +587,14 @@ class Formula:
         if len(other.terms) != 1:
             return _long_division(self, other)
         (divisor, d), *_ = other.terms.items()
-        terms = {}
+        terms: dict[Monomial, Rational] = {}
         for monomial, coefficient in self.terms.items():
             powers = dict(monomial)
             for atom, exponent in divisor:
                 powers[atom] = powers.get(atom, 0) - exponent
                 if powers[atom] < 0:
                     return None
-            terms[_monomial(powers)] = coefficient / d
+            terms[_monomial(powers)] = over(coefficient, d)
         return Formula(terms)
 
     def _integral(self) -> bool:
@@ -562,7 +602,7 @@ class Formula:
 
     def __floordiv__(self, other: Operand) -> Formula:
         other = Formula.of(other)
-        a, b = self.constant(), other.constant()
+        a, b = self._number(), other._number()
         if a is not None and b:
             return Formula.const(a // b)
         exact = self.divided(other)
@@ -570,21 +610,21 @@ class Formula:
             return exact
         # the part that divides exactly leaves the call: (a*b + c) // b = a + c // b
         if len(other.terms) == 1:
-            whole, rest = Formula({}), Formula({})
+            whole: dict[Monomial, Rational] = {}
+            rest: dict[Monomial, Rational] = {}
             for monomial, coefficient in self.terms.items():
-                term = Formula({monomial: coefficient})
-                part = term.divided(other)
+                part = Formula({monomial: coefficient}).divided(other)
                 if part is not None and part._integral():
-                    whole = whole + part
+                    _added(whole, part.terms)
                 else:
-                    rest = rest + term
-            if whole.terms and rest.terms:
-                return whole + (rest // other)
+                    rest[monomial] = coefficient
+            if whole and rest:
+                return Formula(whole) + (Formula(rest) // other)
         return _call("floordiv", self, other)
 
     def __mod__(self, other: Operand) -> Formula:
         other = Formula.of(other)
-        a, b = self.constant(), other.constant()
+        a, b = self._number(), other._number()
         if a is not None and b:
             return Formula.const(a % b)
         exact = self.divided(other)
@@ -595,9 +635,9 @@ class Formula:
     def ceildiv(self, other: Operand) -> Formula:
         """`ceil(self / other)`."""
         other = Formula.of(other)
-        a, b = self.constant(), other.constant()
+        a, b = self._number(), other._number()
         if a is not None and b:
-            return Formula.const(math.ceil(a / b))
+            return Formula.const(-(-a // b))
         exact = self.divided(other)
         if exact is not None and exact._integral():
             return exact
@@ -617,17 +657,17 @@ class Formula:
         """Replace variables, also inside calls."""
         if not self.variables() & replacements.keys():
             return self
-        total = Formula({})
+        total: dict[Monomial, Rational] = {}
         for monomial, coefficient in self.terms.items():
             term = Formula.const(coefficient)
             for atom, exponent in monomial:
                 if isinstance(atom, Call) and atom.args:
                     base = _apply(atom.op, [arg.substitute(replacements) for arg in atom.args])
                 else:
-                    base = Formula.of(replacements.get(str(atom), Formula({((atom, 1),): Fraction(1)})))
+                    base = Formula.of(replacements.get(str(atom), Formula({((atom, 1),): 1})))
                 term = term * base**exponent
-            total = total + term
-        return total
+            _added(total, term.terms)
+        return Formula(total)
 
     def evaluate(self, values: Mapping[str, Rational]) -> int:
         """Its whole number at given values; raises what `evaluate` raises where one is missing."""
@@ -636,7 +676,11 @@ class Formula:
     # ---- printing
 
     def __str__(self) -> str:
-        return _print(dict(self.terms))
+        known = self._text
+        if known is None:
+            known = _print(dict(self.terms))
+            object.__setattr__(self, "_text", known)
+        return known
 
     def __repr__(self) -> str:
         return f"Formula({str(self)!r})"
@@ -645,6 +689,26 @@ class Formula:
         """The text, in parentheses unless it is one number, variable or call."""
         text = str(self)
         return text if re.fullmatch(r"\d+|\{\w+\}|\w+\([^()]*\)", text) else f"({text})"
+
+
+@lru_cache(maxsize=8192)
+def _parsed(text: str) -> Formula:
+    tree = _tree(text)
+    if _spread(tree) > _MAX_PARSED:
+        raise ValuesError(f"The formula {text[:60]!r}... multiplies out to over {_MAX_PARSED} terms.")
+    return _build(tree, text)
+
+
+@lru_cache(maxsize=8192)
+def _const(value: Rational) -> Formula:
+    return Formula({(): value})
+
+
+def _added(terms: dict[Monomial, Rational], more: Mapping[Monomial, Rational]) -> dict[Monomial, Rational]:
+    """`terms`, to which `more` were added."""
+    for monomial, coefficient in more.items():
+        terms[monomial] = terms.get(monomial, 0) + coefficient
+    return terms
 
 
 def _long_division(dividend: Formula, divisor: Formula) -> Formula | None:
@@ -675,7 +739,7 @@ def _call(op: str, *args: Formula) -> Formula:
     made = Call(op, args)
     if made.depth > _MAX_CALLS:
         raise ValuesError(f"A formula nests over {_MAX_CALLS} divisions, minima or maxima.")
-    return Formula({((made, 1),): Fraction(1)})
+    return Formula({((made, 1),): 1})
 
 
 def _apply(op: str, args: list[Formula]) -> Formula:
@@ -693,15 +757,15 @@ def _apply(op: str, args: list[Formula]) -> Formula:
 def _extremum(op: str, operands: Iterable[Operand]) -> Formula:
     flat: list[Formula] = []
     for operand in map(Formula.of, operands):
-        only = next(iter(operand.terms.items()), ((), Fraction(0))) if len(operand.terms) == 1 else None
+        only = next(iter(operand.terms.items()), ((), 0)) if len(operand.terms) == 1 else None
         if only and only[1] == 1 and len(only[0]) == 1 and only[0][0][1] == 1:
             atom = only[0][0][0]
             if isinstance(atom, Call) and atom.op == op:
                 flat.extend(atom.args)
                 continue
         flat.append(operand)
-    constants = [c for c in (f.constant() for f in flat) if c is not None]
-    kept = list(dict.fromkeys(f for f in flat if f.constant() is None))
+    constants = [c for c in (f._number() for f in flat) if c is not None]
+    kept = list(dict.fromkeys(f for f in flat if f._number() is None))
     if constants:
         kept.append(Formula.const(min(constants) if op == "min" else max(constants)))
     if len(kept) == 1:
@@ -750,21 +814,20 @@ def _build(node: ast.expr, text: str) -> Formula:
     raise ValuesError(f"{text[:200]!r} is not a formula.")
 
 
-def _common(terms: Mapping[Monomial, Fraction]) -> tuple[Fraction, Monomial]:
+def _common(terms: Mapping[Monomial, Rational]) -> tuple[Rational, Monomial]:
     """The largest factor of all terms: a positive rational and a monomial."""
-    coefficients = [abs(c) for c in terms.values()]
-    numerator = math.gcd(*(c.numerator for c in coefficients))
-    denominator = math.gcd(*(c.denominator for c in coefficients))  # never a fraction over a sum of whole terms
+    numerator = math.gcd(*(c.numerator for c in terms.values()))
+    denominator = math.gcd(*(c.denominator for c in terms.values()))  # never a fraction over a sum of whole terms
     shared: dict[Atom, int] | None = None
     for monomial in terms:
         powers = dict(monomial)
         shared = (
             powers if shared is None else {a: min(e, powers.get(a, 0)) for a, e in shared.items() if powers.get(a, 0)}
         )
-    return Fraction(numerator, denominator), _monomial(shared or {})
+    return over(numerator, denominator), _monomial(shared or {})
 
 
-def _product(coefficient: Fraction, monomial: Monomial, tail: str = "") -> str:
+def _product(coefficient: Rational, monomial: Monomial, tail: str = "") -> str:
     factors = [str(atom) if isinstance(atom, Call) else f"{{{atom}}}" for atom, _ in monomial]
     powered = [f if e == 1 else f"{f}**{e}" for f, (_, e) in zip(factors, monomial, strict=True)]
     trailing = sum(
@@ -778,12 +841,12 @@ def _product(coefficient: Fraction, monomial: Monomial, tail: str = "") -> str:
     return text if coefficient.denominator == 1 else f"{text} / {coefficient.denominator}"
 
 
-def _degree_key(item: tuple[Monomial, Fraction]) -> tuple[object, ...]:
+def _degree_key(item: tuple[Monomial, Rational]) -> tuple[object, ...]:
     monomial, coefficient = item
     return (coefficient < 0, -sum(e for _, e in monomial), [(_rank(a), -e) for a, e in monomial])
 
 
-def _print(terms: dict[Monomial, Fraction]) -> str:
+def _print(terms: dict[Monomial, Rational]) -> str:
     if not terms:
         return "0"
     factor, shared = _common(terms)
@@ -797,7 +860,7 @@ def _print(terms: dict[Monomial, Fraction]) -> str:
     return body if scale == 1 else _product(factor, shared, f"({body})")
 
 
-def _print_sum(terms: dict[Monomial, Fraction]) -> str:
+def _print_sum(terms: dict[Monomial, Rational]) -> str:
     """A sum without common factor: terms that share the most frequent generator are grouped and factored in turn."""
     counts: dict[Atom, int] = {}
     for monomial in terms:
@@ -812,7 +875,7 @@ def _print_sum(terms: dict[Monomial, Fraction]) -> str:
     return _joined([_print({m: c}) for m, c in sorted(terms.items(), key=_degree_key)])
 
 
-def _addends(terms: dict[Monomial, Fraction]) -> list[str]:
+def _addends(terms: dict[Monomial, Rational]) -> list[str]:
     if not terms:
         return []
     factor, shared = _common(terms)

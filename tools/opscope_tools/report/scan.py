@@ -11,6 +11,7 @@ import re
 import tokenize
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from opscope_tools.report.sources import SourceReader, Span
 from opscope_tools.source.python.imports import imported
@@ -253,10 +254,14 @@ def functions_named(reader: SourceReader, path: str, expression: str) -> list[st
 def code_lines(reader: SourceReader, path: str) -> list[str]:
     """The lines of a Python file without comments and without the words of strings; other files, and what Python cannot
     read, as they are."""
-    lines = list(reader.lines(path) or [])
-    if reader.tree(path) is None:
-        return lines
-    for token in tokenize.generate_tokens(io.StringIO("\n".join(lines) + "\n").readline):
+    lines = reader.lines(path) or []
+    return list(lines) if reader.tree(path) is None else list(_bare("\n".join(lines)))
+
+
+@lru_cache(maxsize=32)
+def _bare(source: str) -> Sequence[str]:
+    lines = source.split("\n")
+    for token in tokenize.generate_tokens(io.StringIO(source + "\n").readline):
         if token.type not in (tokenize.COMMENT, tokenize.STRING):
             continue
         (first, begin), (last, end) = token.start, token.end

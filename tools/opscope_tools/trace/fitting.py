@@ -22,7 +22,7 @@ from itertools import repeat
 from operator import mul
 
 from opscope_schemas.errors import ValuesError
-from opscope_schemas.formula import STANDARD_ORDER, Call, Formula, evaluate, holds
+from opscope_schemas.formula import STANDARD_ORDER, Call, Formula, Rational, evaluate, holds
 
 __all__ = ["Fit", "Fitter", "spread"]
 
@@ -103,7 +103,7 @@ def _calls(formula: Formula) -> set[Call]:
     return own.union(*(_calls(arg) for call in own for arg in call.args))
 
 
-def _oddness(c: Fraction) -> int:
+def _oddness(c: Rational) -> int:
     """Coefficients are powers of two more often than other small numbers, and rarely anything else."""
     odd = abs(c.numerator) * c.denominator
     while odd and odd % 2 == 0:

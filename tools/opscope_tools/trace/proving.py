@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from opscope_schemas.formula import Call, Formula, Monomial
+from opscope_schemas.formula import Call, Formula, Monomial, over
 
 from opscope_tools.trace.relations import (
     ONE,
@@ -350,7 +350,7 @@ class Known:
         if any(not self._positive(argument) for argument in atom.args):
             return -(1 << 62), None
         low = max(1 if atom.op == "ceildiv" else 0, self._lows.get(atom, 0))
-        own = Formula({((atom, 1),): Fraction(1)})
+        own = Formula({((atom, 1),): 1})
         if atom.op == "floordiv" and any(a // b == own for a, b in (*self.exact, *self._undivided())):
             low = max(low, 1)
         number, least = atom.args[-1].constant(), self._least(atom.args[0])
@@ -371,7 +371,7 @@ class Known:
             for other in list(left) if need > 0 else ():
                 times = self._multiple(other, monomial)
                 if times:
-                    share = min(left[other], need / times)
+                    share = min(left[other], over(need, times))
                     left[other] -= share
                     need -= share * times
             if need > 0:
@@ -398,9 +398,9 @@ class Known:
                 for other, negative in fact.terms.items():
                     if negative >= 0:
                         continue
-                    over = Formula({monomial: Fraction(1)}).divided(Formula({other: Fraction(1)}))
-                    if over is not None:
-                        yield form - fact * over * Formula.const(coefficient / negative)
+                    part = Formula({monomial: 1}).divided(Formula({other: 1}))
+                    if part is not None:
+                        yield form - fact * part * Formula.const(over(coefficient, negative))
 
     def _not_negative(self, monomial: Monomial) -> Iterator[Formula]:
         """Forms that are known not to be negative and have something to do with a product."""
@@ -418,12 +418,12 @@ class Known:
                 yield dividend - (dividend // divisor) * Formula.const(self._least(divisor) or 0)
         for atom, _ in monomial:
             if isinstance(atom, Call) and atom.op == "floordiv" and all(map(self._positive, atom.args)):
-                own = Formula({((atom, 1),): Fraction(1)})
+                own = Formula({((atom, 1),): 1})
                 yield atom.args[0] - own * atom.args[1]  # the remainder
                 yield atom.args[0] - own
             if isinstance(atom, Call) and atom.op == "ceildiv" and all(map(self._positive, atom.args)):
-                filled = Formula({((atom, 1),): Fraction(1)}) * atom.args[1]
+                filled = Formula({((atom, 1),): 1}) * atom.args[1]
                 yield filled - atom.args[0]
                 yield atom.args[0] + atom.args[1] - ONE - filled
             if isinstance(atom, Call) and atom.op == "min":
-                yield from (argument - Formula({((atom, 1),): Fraction(1)}) for argument in atom.args)
+                yield from (argument - Formula({((atom, 1),): 1}) for argument in atom.args)

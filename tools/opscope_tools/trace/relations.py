@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import lru_cache
 from math import gcd, lcm
 
-from opscope_schemas.formula import Call, Formula
+from opscope_schemas.formula import Call, Formula, over
 
 __all__ = [
     "ONE", "ZERO", "Relation", "defined_by", "division", "division_in", "equal_products", "equated", "filled_up", "is_whole", "least_call",
@@ -58,7 +57,7 @@ def lowest(form: Formula) -> Formula:
         divided = found.divided(Formula.var(name) ** exponent)
         assert divided is not None
         found = divided
-    return Formula({m: c / number for m, c in found.terms.items()})
+    return Formula({m: over(c, number) for m, c in found.terms.items()})
 
 
 def relation_of(left: Formula, sign: str, right: Formula) -> Relation:
@@ -78,8 +77,8 @@ def single_in(relation: Relation) -> tuple[str, str, int | None, int | None] | N
     if len(names) != 1 or any(m and (len(m) > 1 or m[0] != (next(iter(names)), 1)) for m in form.terms):
         return None
     name = next(iter(names))
-    slope, at_zero = form.terms[((name, 1),)], form.terms.get((), Fraction(0))
-    edge = -at_zero / slope
+    slope, at_zero = form.terms[((name, 1),)], form.terms.get((), 0)
+    edge = over(-at_zero, slope)
     if relation.kind == "ge":
         return (name, "ge", -(-edge.numerator // edge.denominator), None) if slope > 0 else (
             name, "ge", None, edge.numerator // edge.denominator)  # fmt: skip
@@ -107,7 +106,7 @@ def division_in(relation: Relation) -> tuple[Formula, Formula] | None:
         if call.op not in ("floordiv", "ceildiv") or number is None:
             continue
         rest = relation.form - Formula({monomial: coefficient})
-        quotient = rest * Formula.const(-1 / coefficient)  # the call is equal to this
+        quotient = rest * Formula.const(over(-1, coefficient))  # the call is equal to this
         divisor = Formula.const(number)
         if call.op == "ceildiv" and quotient * divisor == call.args[0]:
             return call.args[0], divisor
@@ -132,7 +131,7 @@ def _shortened(dividend: Formula, divisor: Formula) -> tuple[Formula, Formula]:
     number = gcd(*(int(c) for form in (dividend, divisor) for c in form.terms.values()))
     factor = Formula.const(number)
     for name, exponent in shared.items():
-        factor = factor * Formula({((name, exponent),): Fraction(1)})
+        factor = factor * Formula({((name, exponent),): 1})
     a, b = dividend.divided(factor), divisor.divided(factor)
     return (a, b) if a is not None and b is not None else (dividend, divisor)
 
@@ -145,8 +144,8 @@ def defined_by(form: Formula) -> tuple[str, Formula] | None:
     """A variable and what it is where the form is zero: one that stands nowhere else in it."""
     for monomial, coefficient in form.terms.items():
         own = Formula({monomial: coefficient})
-        rest = (form - own) * Formula.const(-1 / coefficient)
-        name = variable_of(own * Formula.const(1 / coefficient))
+        rest = (form - own) * Formula.const(over(-1, coefficient))
+        name = variable_of(own * Formula.const(over(1, coefficient)))
         if name and abs(coefficient) == 1 and name not in rest.variables() and plain_product(rest):
             return name, rest
     return None
@@ -156,14 +155,14 @@ def equal_products(form: Formula) -> tuple[Formula, Formula] | None:
     """Two products of variables that are equal where the form is zero, the longer first."""
     if len(form.terms) != 2 or not plain_product(form) or () in form.terms or sum(form.terms.values()) != 0:
         return None
-    one, other = (Formula({monomial: Fraction(1)}) for monomial in form.terms)
+    one, other = (Formula({monomial: 1}) for monomial in form.terms)
     return (one, other) if (len(str(one)), str(one)) > (len(str(other)), str(other)) else (other, one)
 
 
 def filled_up(dividend: Formula, divisor: Formula) -> Formula | None:
     """What is filled up to a multiple, where `dividend % divisor` says how much that takes: `(n - x % n) % n`."""
     rest = divisor - dividend
-    ((monomial, coefficient), *others) = [*rest.terms.items()] or [((), Fraction(0))]
+    ((monomial, coefficient), *others) = [*rest.terms.items()] or [((), 0)]
     atom = monomial[0][0] if not others and coefficient == 1 and len(monomial) == 1 and monomial[0][1] == 1 else None
     taken = isinstance(atom, Call) and atom.op == "mod" and atom.args[1] == divisor
     return atom.args[0] if taken and isinstance(atom, Call) else None
@@ -185,7 +184,7 @@ def span_of(form: Formula) -> tuple[str, int, int] | None:
 def least_call(form: Formula) -> tuple[Call, int] | None:
     """(a call, a number) where a form is the call less the number."""
     calls = [m[0][0] for m, c in form.terms.items() if c == 1 and len(m) == 1 and m[0][1] == 1]
-    number = -form.terms.get((), Fraction(0))
+    number = -form.terms.get((), 0)
     known = len(calls) == 1 and len(form.terms) == 1 + (number != 0) and number.denominator == 1
     return (calls[0], int(number)) if known and isinstance(calls[0], Call) else None
 
@@ -194,8 +193,8 @@ def equated(form: Formula) -> tuple[Call, Formula] | None:
     """A call and what it is equal to where the form is zero, the longest call first."""
     found = [(m[0][0], c) for m, c in form.terms.items() if len(m) == 1 and m[0][1] == 1 and isinstance(m[0][0], Call)]
     for call, coefficient in sorted(found, key=lambda one: -len(str(one[0]))):
-        own = Formula({((call, 1),): Fraction(1)})
-        rest = form * Formula.const(-1 / coefficient) + own
+        own = Formula({((call, 1),): 1})
+        rest = form * Formula.const(over(-1, coefficient)) + own
         if is_whole(rest) and not _within(call, rest):
             return call, rest
     return None

@@ -191,7 +191,7 @@ class _Fit:
         if isinstance(first, str):
             return Formula.var(first)
         arguments = tuple(self.formula(list(same)) for same in zip(*(a.args for a in atoms), strict=True))
-        return Formula({((Call(first.op, arguments), 1),): Fraction(1)})
+        return Formula({((Call(first.op, arguments), 1),): 1})
 
     def _number(self, values: Sequence[Fraction]) -> Formula:
         if len(set(values)) == 1:

@@ -370,7 +370,7 @@ class Symbols:
         if len(divisor.terms) == 1:
             (monomial, coefficient), *_ = divisor.terms.items()
             if coefficient > 1 and coefficient.denominator == 1:  # a // (c * b) = (a // b) // c
-                inner = self.simplified(dividend // Formula({monomial: Fraction(1)}))
+                inner = self.simplified(dividend // Formula({monomial: 1}))
                 return self._quotient(inner, Formula.const(coefficient)) or inner // Formula.const(coefficient)
             if len(monomial) == 1 and isinstance(monomial[0][0], Call):  # a // (a // b) = b where b divides a
                 nested = monomial[0][0]
@@ -401,7 +401,7 @@ def _without_rest(dividend: Formula, divisor: Formula) -> tuple[Formula, Formula
 
 
 def _call_of(op: str, *args: Formula) -> Formula:
-    return Formula({((Call(op, args), 1),): Fraction(1)})
+    return Formula({((Call(op, args), 1),): 1})
 
 
 _INEXACT = (sympy_functions.TruncToInt, sympy_functions.FloorToInt, sympy_functions.CeilToInt)
