@@ -6,12 +6,14 @@ watches stdin, so that the worker ends at once when its keeper is gone, also in 
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import json
 import os
 import queue
 import sys
 import threading
+from functools import cache
 from typing import Any
 
 
@@ -52,12 +54,24 @@ def main() -> None:
             )
 
 
+@cache
+def _import() -> None:
+    """What every trace needs, without the collector, which would walk the libraries' objects again and again: they stay."""
+    gc.disable()
+    import opscope_tools.trace.worker.attempts  # noqa: F401
+
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)  # a trace makes objects by the hundred thousand, and few cycles
+    gc.enable()
+
+
 def _answer(request: dict[str, Any], say: Any) -> Any:
     kind, payload = request["kind"], request["payload"]
     if kind == "ping":
         return "pong"
     say("importing torch and transformers")
     _demand("torch", "transformers")
+    _import()
     from opscope_tools.trace.protocol import InspectRequest, TraceRequest
     from opscope_tools.trace.worker.attempts import trace
 
