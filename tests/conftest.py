@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Generator
 from pathlib import Path
@@ -34,12 +35,26 @@ def pytest_runtest_makereport(
     return report
 
 
-@pytest.fixture(scope="session")
-def index_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache folder with the whole index of the installed packages, built once for all test processes."""
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays: the collector need not walk it again and again."""
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The cache of every command whose test names none, one for all test processes: no command reads what another has read."""
     base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if base.name.startswith("popen-") else base) / "opscope-index"
+    folder = (base.parent if base.name.startswith("popen-") else base) / "opscope-cache"
     folder.mkdir(exist_ok=True)
+    os.environ.setdefault("OPSCOPE_CACHE_DIR", str(folder))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def index_folder(shared_cache: Path) -> Path:
+    """The shared cache, with the whole index of the installed packages in it."""
+    folder = shared_cache
     with FileLock(folder / "first"):
         for name, package in DEFAULT_PACKAGES.items():
             repository = installed_repository(name, package)

@@ -88,9 +88,9 @@ def test_each_command_that_a_post_names_is_one_that_the_command_line_takes(monke
 
 @pytest.mark.parametrize("name", commands())
 def test_every_command_ends_with_2_for_wrong_usage_and_1_without_an_answer(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str, index_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("OPSCOPE_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("OPSCOPE_CACHE_DIR", str(index_folder))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     assert ended(monkeypatch, *name.split(), "--no-such-option") == 2

@@ -18,8 +18,8 @@ NORM = "transformers.models.llama.modeling_llama.LlamaRMSNorm"
 
 
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    return {**os.environ, "OPSCOPE_CACHE_DIR": str(tmp_path_factory.mktemp("cache")), "COLUMNS": "120"}
+def environment(index_folder: Path) -> dict[str, str]:
+    return {**os.environ, "OPSCOPE_CACHE_DIR": str(index_folder), "COLUMNS": "120"}
 
 
 def opscope(environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:

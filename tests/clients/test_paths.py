@@ -83,14 +83,12 @@ def test_several_paths_are_read_each_where_it_lies() -> None:
 
 
 @pytest.mark.parametrize("command", [["analyze"], ["estimate", "--hardware", "h100"], ["compare", "llama"], ["view"]])
-def test_commands_take_a_class_by_the_path_of_its_file(
-    project: Path, command: list[str], tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_commands_take_a_class_by_the_path_of_its_file(project: Path, command: list[str], index_folder: Path) -> None:
     (project / "alone" / "net.py").write_text(
         "from torch import nn\n\n\nclass Net(nn.Module):\n    def forward(self, x):\n        return x\n"
     )
     name, *options = command
-    environment = {**os.environ, "OPSCOPE_CACHE_DIR": str(tmp_path_factory.mktemp("cache"))}
+    environment = {**os.environ, "OPSCOPE_CACHE_DIR": str(index_folder)}
     ran = subprocess.run(
         [sys.executable, "-m", "opscope_clients", name, "alone/net.py::Net", *options],
         capture_output=True, text=True, timeout=120, check=False, env=environment, cwd=project,

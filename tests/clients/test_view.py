@@ -37,7 +37,10 @@ def test_a_page_is_served_on_loopback_until_ctrl_c(tmp_path: Path) -> None:
         "--config",
         "n_layer=2",
     ]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # which a job in the background ignores
+    ) as process:  # fmt: skip
         try:
             assert process.stdout is not None
             said = process.stdout.readline() + process.stdout.readline()
@@ -51,7 +54,10 @@ def test_a_page_is_served_on_loopback_until_ctrl_c(tmp_path: Path) -> None:
             assert asked(found[0], host="evil.example:80")[0] == 404
         finally:
             process.send_signal(signal.SIGINT)
-            assert process.wait(timeout=30) != 0
+            try:
+                assert process.wait(timeout=30) != 0
+            finally:
+                process.kill()
     page = (tmp_path / "reports/implementations/gpt2-analysis.html").read_text("utf-8")
     held = re.search(r'id="live-data"[^>]*>(.*?)</script>', page, re.DOTALL)
     assert held is not None

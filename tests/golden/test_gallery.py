@@ -32,8 +32,8 @@ def checked(path: str, cache: Path, regenerate: bool) -> CheckReportResult:
 
 
 @pytest.mark.parametrize("path", REPORTS)
-def test_a_report_of_the_gallery_passes_every_check(path: str, tmp_path: Path) -> None:
-    result = checked(path, tmp_path, regenerate=path in QUICK)
+def test_a_report_of_the_gallery_passes_every_check(path: str, index_folder: Path) -> None:
+    result = checked(path, index_folder, regenerate=path in QUICK)
     assert result.problems == (), "make gallery, and look at the difference"
     assert any("as it was written" in note for note in result.notes) is (path not in QUICK)
 

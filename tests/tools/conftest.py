@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from opscope_tools.running.engines import close_engines
@@ -11,10 +12,8 @@ from opscope_tools.running.workspace import Workspace
 
 
 @pytest.fixture(scope="session")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
-    # the parent of a parallel run's own folder is shared by its processes
-    shared = tmp_path_factory.getbasetemp().parent / "opscope-traces"
-    found = Workspace.create(cache_folder=shared, output=tmp_path_factory.mktemp("output"))
+def workspace(tmp_path_factory: pytest.TempPathFactory, index_folder: Path) -> Iterator[Workspace]:
+    found = Workspace.create(cache_folder=index_folder, output=tmp_path_factory.mktemp("output"))
     found.config_places = (tmp_path_factory.getbasetemp(),)
     yield found
     close_engines(found)

@@ -35,8 +35,8 @@ def own_temporary_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: 
 
 
 @pytest.fixture
-def context(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ToolContext]:
-    workspace = Workspace.create(cache_folder=tmp_path_factory.getbasetemp().parent / "opscope-traces", output=tmp_path)
+def context(tmp_path: Path, index_folder: Path) -> Iterator[ToolContext]:
+    workspace = Workspace.create(cache_folder=index_folder, output=tmp_path)
     yield ToolContext(workspace)
     close_engines(workspace)
     workspace.store.close()

@@ -19,7 +19,7 @@ from patterns import Written, collected, hostile
 ROOT = Path(__file__).parents[2]
 #: characters that a pattern is tried on; it may take as long as so many plain looks at each of them from each before it do here.
 #: What looks three times over takes hundreds of them, what looks twice at most ten: the room between is for the machine's noise
-SIZE, LOOKS = 1500, 40
+SIZE, LOOKS = 750, 40
 #: module:place -> why what it reads is short; lines of code are given by the function around them
 BOUNDED = {
     "opscope_tools.index.cpp.files": "the 160 to 640 bytes before a name",

@@ -36,9 +36,8 @@ KINDS: dict[str, type[Analysis]] = {"module": ModuleAnalysis, "model": ModelAnal
 
 
 @pytest.fixture(scope="module")
-def context(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ToolContext]:
-    cache = str(tmp_path_factory.mktemp("cache"))
-    workspace = open_workspace(repositories=(), trust=(), python=None, cache_folder=cache, output=None)
+def context(index_folder: Path) -> Iterator[ToolContext]:
+    workspace = open_workspace(repositories=(), trust=(), python=None, cache_folder=str(index_folder), output=None)
     yield ToolContext(workspace)
     tracer_of(workspace).close()
     close_engines(workspace)

@@ -25,8 +25,8 @@ NORM = "transformers.models.llama.modeling_llama.LlamaRMSNorm"
 
 
 @pytest.fixture(scope="module")
-def given(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    return {**os.environ, "OPSCOPE_CACHE_DIR": str(tmp_path_factory.mktemp("cache")), "COLUMNS": "120"}
+def given(index_folder: Path) -> dict[str, str]:
+    return {**os.environ, "OPSCOPE_CACHE_DIR": str(index_folder), "COLUMNS": "120"}
 
 
 def python(given: dict[str, str], *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:

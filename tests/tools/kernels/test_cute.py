@@ -135,7 +135,7 @@ _CALL += "{function}({m}, {n}, {k}, Element(2), a, {a}, b, {b}, Element(3), c, {
 
 
 @pytest.mark.skipif(not usable(), reason=f"{CANNOT}no g++ or no headers of CUDA's C++ library")
-@pytest.mark.parametrize("file", ["sgemm_1", "sgemm_2"])
+@pytest.mark.parametrize("file", ["sgemm_1", pytest.param("sgemm_2", marks=pytest.mark.slow)])
 def test_a_kernel_costs_what_running_it_with_cutes_own_headers_counts(
     file: str, cutlass: Path, told: Any, tmp_path: Path
 ) -> None:

@@ -15,7 +15,7 @@ from opscope_tools.kernels.values.expressions import leaf
 from opscope_tools.kernels.values.layouts import Layout, LayoutError, Swizzle, UndividedError, UntoldError
 from opscope_tools.kernels.values.notation import evaluate
 
-DRAWN = 20_000
+DRAWN = 4_000
 #: places up to which a layout is gone through one by one
 FEW = 4096
 

@@ -63,7 +63,7 @@ class Subject:
 
 
 @pytest.fixture(scope="module")
-def subjects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Subject, Subject]]:
+def subjects(tmp_path_factory: pytest.TempPathFactory, index_folder: Path) -> Iterator[tuple[Subject, Subject]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(write_report, "run_tool", toy.answer)
         context = ToolContext(toy.workspace(tmp_path_factory.mktemp("planted")))
@@ -78,7 +78,7 @@ def subjects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Subject
         at.mkdir(parents=True)
         for name in ("llama-analysis.md", "llama-analysis.facts.json"):
             shutil.copy(GALLERY / name, at / name)
-        llama = ToolContext(Workspace.create(output=folder, cache_folder=folder / "cache"))
+        llama = ToolContext(Workspace.create(output=folder, cache_folder=index_folder))
         path = "reports/implementations/llama-analysis.md"
         kept = Subject(llama, path, (folder / path).read_text(), (at / "llama-analysis.facts.json").read_text(), False)
         assert made.problems() == kept.problems() == ()

@@ -259,7 +259,10 @@ def test_the_table_that_is_added_to_every_tensor_plan_is_reduced(context: ToolCo
         # no entry for the head: the table is wrapped with the whole
         ("lfm2_vl", True, ["what no entry names split as the whole model"]),
         # layers of two kinds, which have other weights
-        ("qwen3_next", False, ["`embed_tokens` split as `free_full_weight`", "`lm_head` split as `keep_full_weight`"]),
+        pytest.param(
+            "qwen3_next", False, ["`embed_tokens` split as `free_full_weight`", "`lm_head` split as `keep_full_weight`"],
+            marks=pytest.mark.slow,
+        ),
     ],
 )  # fmt: skip
 def test_ranks_that_keep_a_part_gather_each_weight_once(
