@@ -218,6 +218,7 @@ def test_without_a_console_script_the_interpreter_starts_the_module_whatever_lie
 def test_an_environment_that_goes_away_again_is_warned_about(
     place: str, passing: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("OPSCOPE_CACHE_DIR")  # which is warned about too
     monkeypatch.setenv("UV_CACHE_DIR", "/elsewhere/uv-cache")
     said = command.warnings([place, "serve"], SessionOptions(), host="zed")
     assert [line.startswith(f"{place} lies in a passing environment") for line in said] == [True] * passing

@@ -69,7 +69,7 @@ def with_arguments(name: object, mark: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "name", [*sampled([*FUNCTIONS, *CHAINS], 4), *ODD, *NO_NAMES], ids=lambda name: ascii(name)[:60]
+    "name", [*sampled([*FUNCTIONS, *CHAINS], 8), *ODD, *NO_NAMES], ids=lambda name: ascii(name)[:60]
 )
 def test_a_factory_that_no_trusted_repository_defines_is_refused(
     name: object, answer: Ask, tally: Tally, tmp_path: Path
@@ -107,7 +107,7 @@ def test_a_factory_in_a_part_of_a_configuration_calls_nothing(
 
 @pytest.mark.parametrize(
     "target",
-    [*FUNCTIONS[::3], *CHAINS[::2], "os.system", "subprocess.Popen", "planted.os.system", "planted.Holder", "pickle.Unpickler",
+    [*sampled(FUNCTIONS, 6), *sampled(CHAINS, 4), "os.system", "subprocess.Popen", "planted.os.system", "planted.Holder", "pickle.Unpickler",
      "torch.utils.cpp_extension.BuildExtension", "torch.hub.HTTPError", "strangers.make", "__main__", "json.JSONDecoder"],
 )  # fmt: skip
 def test_a_target_that_is_no_module_of_the_analysed_packages_is_refused(

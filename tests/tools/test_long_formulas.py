@@ -13,6 +13,9 @@ from opscope_tools.costing.long_formulas import LEFT_OUT, LONG, configured
 from opscope_tools.running.runner import BUDGET, compact, run_tool, shorten_to, to_json
 from opscope_tools.running.tool import ToolContext
 
+#: a layer more of each kind changes no formula, and makes the run that checks them longer
+FEW = {"num_hidden_layers": 8}
+
 
 def pairs(whole: Any, short: Any) -> Iterator[tuple[str, str]]:
     """Texts that stand at the same place of both and differ."""
@@ -31,7 +34,7 @@ def pairs(whole: Any, short: Any) -> Iterator[tuple[str, str]]:
 def test_numbers_put_into_long_formulas_change_no_value(context: ToolContext, name: str, phase: str) -> None:
     """A hybrid of two kinds of layers, whose totals have thousands of characters."""
     tool = tool_named(name)
-    whole = run_tool(tool, {"target": "qwen3_next", "phase": phase, "detail": "formulas"}, context)
+    whole = run_tool(tool, {"target": "qwen3_next", "config": FEW, "phase": phase, "detail": "formulas"}, context)
     shown = next(short for rung in tool.shorter if "numbers are put in" in (short := rung(whole)).shortened)
     field = "document"
     document, short = compact(whole)[field], compact(shown)[field]
@@ -66,7 +69,7 @@ def test_no_numbers_are_put_in_where_the_configuration_breaks_a_condition(contex
 @pytest.mark.parametrize("name", ["count_flops", "expand_refs", "trace_dataflow"])
 def test_the_answer_on_a_hybrid_fits_into_the_budget_and_says_what_is_left_out(context: ToolContext, name: str) -> None:
     tool = tool_named(name)
-    whole = run_tool(tool, {"target": "qwen3_next", "detail": "formulas"}, context)
+    whole = run_tool(tool, {"target": "qwen3_next", "config": FEW, "detail": "formulas"}, context)
     short = shorten_to(tool, whole)
     assert len(to_json(whole)) > 1.5 * BUDGET
     assert len(to_json(short)) <= BUDGET

@@ -58,11 +58,11 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return kernel_sources(tmp_path_factory.mktemp("sources"))
 
 
-@pytest.mark.parametrize("part", [pytest.param(1, marks=pytest.mark.slow), 24])
+@pytest.mark.parametrize("part", [pytest.param(1, marks=pytest.mark.slow), 48])
 def test_autotune_sets_read_from_source_are_those_that_python_makes(
     part: int, sources: dict[str, Path], tmp_path: Path
 ) -> None:
-    """Of every kernel, and of one in two dozen where there is little time."""
+    """Of every kernel, and of one in four dozen where there is little time."""
     counts = {}
     for package, top in (("fla-core", "fla"), ("liger-kernel", "liger_kernel")):
         root = sources[package]

@@ -10,6 +10,7 @@ from opscope_tools.costing.arguments import CostArguments
 from opscope_tools.count_flops import count_flops
 from opscope_tools.running.tool import ToolContext
 from opscope_tools.trace_dataflow import DataflowArguments, trace_dataflow
+from sampled import sampled
 
 B, CACHE, HEADS, KV, HEAD, LAYERS = 3, 17, 4, 2, 16, 3
 SMALL = {"hidden_size": 64, "intermediate_size": 112, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS,
@@ -118,7 +119,7 @@ OF_KINDS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("target", OF_KINDS)
+@pytest.mark.parametrize("target", sampled(OF_KINDS, 2))
 def test_the_floor_of_a_decode_step_reads_each_cache_once_whatever_it_holds_and_nothing_that_is_handed_on(
     target: str, context: ToolContext
 ) -> None:

@@ -36,14 +36,14 @@ def test_a_step_reads_and_writes_the_state_once(context: ToolContext, batch: int
 
 def test_a_scan_moves_what_goes_in_and_comes_out(context: ToolContext) -> None:
     """Its chunks, masks and decays stay inside: of a long prefill less than a fifth of what eager execution moves."""
-    asked = {"target": "mamba2", "config": SMALL, "phase": "prefill", "values": {"batch_size": 2, "seq_len": 2048}}
+    asked = {"target": "mamba2", "config": SMALL, "phase": "prefill", "values": {"batch_size": 2, "seq_len": 512}}
     served = estimate_roofline(RooflineArguments.model_validate({**asked, "hardware": "h100_sxm"}), context)
     eager = estimate_roofline(
         RooflineArguments.model_validate({**asked, "hardware": "h100_sxm", "view": "eager"}), context
     )
     scans = [one for one in served.operators if one.operation == "mamba2_chunk_scan"]
     assert sum(one.count for one in scans) == 3
-    tokens, inner = 2 * 2048, 8 * 64
+    tokens, inner = 2 * 512, 8 * 64
     least = 3 * tokens * 2 * (2 * inner + 2 * 128)  # x and its result, B and C, in bfloat16
     assert least <= sum(one.bytes for one in scans) <= 4 * least
     assert served.totals.bytes < 0.2 * eager.totals.bytes

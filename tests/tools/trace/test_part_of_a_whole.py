@@ -38,7 +38,9 @@ def test_every_part_of_a_composite_type_is_told_from_the_whole(model_type: str) 
 
 def test_the_figures_of_a_part_say_so_where_the_type_was_asked_for_and_not_the_class(context: ToolContext) -> None:
     def notes(target: str) -> list[str]:
-        asked = CostArguments.model_validate({"target": target, "config": {"num_hidden_layers": 4}})
+        asked = CostArguments.model_validate(
+            {"target": target, "config": {"num_hidden_layers": 4}, "values": {"batch_size": 1, "seq_len": 64}}
+        )
         return [note for note in count_flops(asked, context).notes if note.startswith(ALONE)]
 
     assert notes("qwen3_5") == [

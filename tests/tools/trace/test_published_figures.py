@@ -11,6 +11,7 @@ from opscope_tools.expand_refs import ExpandArguments, expand_refs
 from opscope_tools.hardware.devices import shipped
 from opscope_tools.inspect_model import InspectArguments, inspect_model
 from opscope_tools.running.tool import ToolContext
+from sampled import sampled
 
 #: "Insights into DeepSeek-V3", arXiv:2505.09343, table 1: KV cache per token in BF16, bytes
 CACHE = {
@@ -41,7 +42,7 @@ def _rounded(number: float, like: float) -> float:
     return round(number, digits)
 
 
-@pytest.mark.parametrize("name", CACHE)
+@pytest.mark.parametrize("name", sampled(CACHE))
 def test_the_cache_takes_the_bytes_per_token_that_are_published(name: str, context: ToolContext) -> None:
     asked = {"target": name, "hardware": "b300_sxm", "precision": {"weights": "bf16", "cache": "bf16"}}
     found = estimate_roofline(RooflineArguments.model_validate(asked), context)

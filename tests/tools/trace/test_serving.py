@@ -11,6 +11,7 @@ from opscope_tools.costing.arguments import CostArguments, find
 from opscope_tools.count_flops import count_flops
 from opscope_tools.running.tool import ToolContext
 from opscope_tools.trace.serving import kernels
+from sampled import sampled
 
 B, CACHE, H, I, N, K, D, V, L = 3, 17, 64, 112, 4, 2, 16, 99, 3  # noqa: E741 -- as the legend of shapes has them
 A, W, KV = 2, 3, 1  # bytes per element: three numbers, so that none passes for another
@@ -158,7 +159,7 @@ def test_latents_are_absorbed_in_decode_as_a_derivation_by_hand_says(context: To
     assert any("expanded at kv_b_proj" in note for note in answer.notes)
 
 
-@pytest.mark.parametrize("target", ["lilt", "minimax", "falcon_h1"])
+@pytest.mark.parametrize("target", sampled(["lilt", "minimax", "falcon_h1"]))
 def test_a_kernel_stands_behind_all_that_it_reads(target: str, context: ToolContext) -> None:
     """Light operators that are one kernel run in one place, which is after what they read and before who reads them."""
     found = find(CostArguments.model_validate({"target": target, "values": {"batch_size": 1, "seq_len": 256}}), context)
