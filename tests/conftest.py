@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -38,7 +38,13 @@ def pytest_runtest_makereport(
 def pytest_collection_finish() -> None:
     """What was imported and collected stays: the collector need not walk it again and again."""
     gc.freeze()
-    gc.set_threshold(20_000, 20, 20)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ended() -> Iterator[None]:
+    """What a file of tests leaves is collected with it: a user has 128 watches of folders, and without one each question walks its tree."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture(scope="session", autouse=True)
