@@ -89,7 +89,7 @@ MUTANTS = (
     Mutant("`//` takes out only terms that divide", _FORMULA, "                if part is not None and part._integral():\n",
            "                if part is not None:\n", ("tests/schemas/test_formula.py",)),
     Mutant("a result is an integer", _FORMULA, "    if result.denominator != 1:\n", "    if False:\n", ("tests/schemas/test_formula.py",)),
-    Mutant("a formula multiplies out to so many terms", _FORMULA, "        if _spread(tree) > _MAX_PARSED:\n", "        if False:\n",
+    Mutant("a formula multiplies out to so many terms", _FORMULA, "    if _spread(tree) > _MAX_PARSED:\n", "    if False:\n",
            (f"{_GROWTH}::test_a_formula_without_end_is_refused_in_a_sentence_or_read_at_once", "tests/schemas/test_formula.py")),
     Mutant("a formula nests so many calls", _FORMULA, "    if made.depth > _MAX_CALLS:\n", "    if False:\n",
            (f"{_GROWTH}::test_a_formula_without_end_is_refused_in_a_sentence_or_read_at_once",)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import re
+from fractions import Fraction
 from types import ModuleType
 
 import opscope_schemas.errors
@@ -55,6 +56,20 @@ def test_algebra_agrees_with_arithmetic(a: Formula, b: Formula, at: dict[str, in
     assert (a % 5).evaluate(at) == x % 5
     if y:
         assert (a // b).evaluate(at) == x // y
+
+
+@settings(max_examples=100)
+@given(formulas, formulas, st.integers(1, 6), st.integers(1, 6))
+def test_coefficients_stay_exact_and_are_whole_numbers_where_they_can_be(
+    a: Formula, b: Formula, one: int, other: int
+) -> None:
+    """A quotient of two of them is never a float, which would be a number like it."""
+    part = (a * one).divided(Formula.const(other))
+    assert part is not None
+    assert part * other == a * one
+    for formula in (a, b, part, a + part, a - b, a * part, part.substitute({NAMES[0]: b})):
+        for coefficient in formula.terms.values():
+            assert type(coefficient) is int or (type(coefficient) is Fraction and coefficient.denominator > 1)
 
 
 @settings(max_examples=100)
