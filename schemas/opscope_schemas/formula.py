@@ -316,9 +316,7 @@ def _bounded(number: Rational, text: str) -> Rational:
 def _ratio(a: Rational, b: Rational, text: str) -> Rational:
     if b == 0:
         raise _by_zero(text)
-    if isinstance(a, int) and isinstance(b, int) and a % b == 0:
-        return a // b
-    return _bounded(Fraction(a) / b, text)
+    return _bounded(over(a, b), text)
 
 
 def _floored(a: Rational, b: Rational, text: str) -> Rational:
@@ -447,8 +445,8 @@ def over(a: Rational, b: Rational) -> Rational:
     >>> over(6, 3), over(1, 2)
     (2, Fraction(1, 2))
     """
-    if b == 1:
-        return a
+    if isinstance(a, int) and isinstance(b, int) and b and a % b == 0:
+        return a // b
     found = Fraction(a, b)
     return found if found.denominator != 1 else found.numerator
 

@@ -58,11 +58,12 @@ def main() -> None:
 def _import() -> None:
     """What every trace needs, without the collector, which would walk the libraries' objects again and again: they stay."""
     gc.disable()
-    import opscope_tools.trace.worker.attempts  # noqa: F401
-
+    try:
+        import opscope_tools.trace.worker.attempts  # noqa: F401
+    finally:
+        gc.enable()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)  # a trace makes objects by the hundred thousand, and few cycles
-    gc.enable()
 
 
 def _answer(request: dict[str, Any], say: Any) -> Any:
