@@ -43,8 +43,8 @@ def code_positions(text: str) -> list[int]:
             continue
         if text[at] == "#" and begun:
             directive = True
-        if directive and re.match(r"\\\r?\n", text[at : at + 3]):
-            at += 2 if text[at + 1] == "\n" else 3
+        if continued := re.match(r"\\\r?\n", text[at : at + 3]):  # the line goes on, whatever it is
+            at += continued.end()
             continue
         if text[at] == "\n":
             directive, begun = False, True

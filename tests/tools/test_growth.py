@@ -7,6 +7,7 @@ where an answer itself is longer than its source (the order of each ancestor nam
 from __future__ import annotations
 
 import contextlib
+import gc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,6 +19,7 @@ import report_toy as toy
 from cannot import CANNOT
 from growth import at_most, calls, growth
 from opscope_cache.store import MemoryStore
+from opscope_cache.trees import Tree
 from opscope_cache.watch import open_watch
 from opscope_schemas.errors import CancelledError, OpscopeError
 from opscope_schemas.formula import Formula, evaluate, same_form
@@ -194,6 +196,23 @@ def test_a_question_about_more_source_takes_about_as_much_more_work(case: Case, 
             pytest.skip(f"{CANNOT}other processes hold all watches that a user has")
         power = growth(partial(make, folder=tmp_path / "again"), case.sizes)
     assert power < case.power
+
+
+def test_what_was_asked_is_let_go_with_its_workspace(tmp_path: Path) -> None:
+    """The sources of a workspace are watched, and a user has 128 watches."""
+
+    def held() -> int:
+        gc.collect()
+        return sum(isinstance(thing, Tree) for thing in gc.get_objects())
+
+    before = held()
+    for case in CASES:
+        context = ToolContext(workspace(tmp_path / case.name, case.files(5)))
+        with contextlib.suppress(OpscopeError):
+            run_tool(tool_named(case.tool), {"repo": "mine", **case.asked(5)}, context)
+    assert len(context.workspace.repositories) == 1
+    del context
+    assert held() == before
 
 
 def test_garbage_that_others_left_is_not_counted() -> None:

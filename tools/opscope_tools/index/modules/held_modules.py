@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from opscope_schemas.errors import SourceError
 
@@ -51,7 +50,7 @@ def attributes(resolver: Resolver, symbol: ClassSymbol) -> list[HeldModule]:
     """All that the attributes of an instance of `symbol` hold, in order of their creation. Of a class that is no module
     submodules are no business; what its constructor sets is told as of any other."""
     with LOCK:
-        answers = _answers.setdefault(resolver, {})
+        answers = _Known.of(resolver).answers
         key = (symbol.repository.name, symbol.file, symbol.path, symbol.line)
         known = answers.get(key)
         if known is None or not resolver.unchanged(known[1]):
@@ -67,10 +66,6 @@ def attributes(resolver: Resolver, symbol: ClassSymbol) -> list[HeldModule]:
 
 #: one question at a time: interpreters are kept, for what they have read and evaluated
 LOCK = threading.RLock()
-_answers: WeakKeyDictionary[Resolver, dict[tuple[str, str, str, int], tuple[list[HeldModule], Looks]]] = (
-    WeakKeyDictionary()
-)
-_interpreters: WeakKeyDictionary[Resolver, OrderedDict[tuple[str, str, bool], _Kept]] = WeakKeyDictionary()
 
 
 @dataclass(eq=False)
@@ -81,13 +76,27 @@ class _Kept:
     looks: Looks = field(default_factory=dict)
 
 
+@dataclass(eq=False)
+class _Known:
+    """What is known with one resolver: answers by class, and interpreters by file."""
+
+    answers: dict[tuple[str, str, str, int], tuple[list[HeldModule], Looks]] = field(default_factory=dict)
+    interpreters: OrderedDict[tuple[str, str, bool], _Kept] = field(default_factory=OrderedDict)
+
+    @classmethod
+    def of(cls, resolver: Resolver) -> _Known:
+        found = resolver.kept.setdefault(cls, cls())
+        assert isinstance(found, cls)
+        return found
+
+
 @contextmanager
 def interpreting(resolver: Resolver, of: ClassSymbol, *, strict: bool = False) -> Iterator[tuple[Interpreter, Looks]]:
     """An interpreter for questions about the class's file, and what it looks at; what it knows is kept until something
     of that changes. `strict`: one for values, which takes what may not have run for undecided. What it changes is
     undone."""
     with LOCK:
-        interpreters = _interpreters.setdefault(resolver, OrderedDict())
+        interpreters = _Known.of(resolver).interpreters
         name = (of.repository.name, of.file, strict)
         known = interpreters.pop(name, None)
         if known is None or len(known.interpreter.names.units) > _UNITS or not resolver.unchanged(known.looks):

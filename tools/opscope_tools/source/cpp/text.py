@@ -110,6 +110,20 @@ def matching(text: str, opening: int, stop: int | None = None) -> int:
     return -1
 
 
+def _begins_line(code: str, end: int) -> bool:
+    """Whether only blanks stand before a position on its line; one that ends in a backslash goes on with the next."""
+    while True:
+        begin = code.rfind("\n", 0, end) + 1
+        if code[begin:end].strip():
+            return False
+        end = begin - 1  # the line before, without its end
+        if code[end - 1 : end] == "\r":
+            end -= 1
+        if end < 1 or code[end - 1] != "\\":
+            return True
+        end -= 1
+
+
 def without_quotes(text: str) -> str:
     """Blanked text whose literals leave nothing, not even their quotes."""
     return _LITERAL.sub(lambda match: spaces(match[0]), text)
@@ -250,7 +264,7 @@ class CppText:
         at = 0
         for match in _DIRECTIVE.finditer(code):
             start, end = match.span()
-            if code[code.rfind("\n", 0, start) + 1 : start].strip():
+            if not _begins_line(code, start):
                 continue
             word = match[1]
             if word in _CONDITIONALS:

@@ -15,7 +15,6 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 from opscope_tools.source.python.file_rows import VALUE_LIMIT
 from opscope_tools.source.python.found import Found
@@ -36,7 +35,7 @@ from opscope_tools.source.python.trees import expression_of, tree_of
 
 if TYPE_CHECKING:
     from opscope_tools.source.python.names import Resolver
-    from opscope_tools.source.python.repository import Unit
+    from opscope_tools.source.python.repository import SourceTree, Unit
 
 
 #: calls inside one another that are followed; statements that one question may run
@@ -46,6 +45,10 @@ _FACTS: Mapping[str, Any] = {
     "sys.version_info": tuple(sys.version_info[:3]), "sys.platform": sys.platform, "sys.maxsize": sys.maxsize,
     "os.name": "nt" if sys.platform == "win32" else "posix", "typing.TYPE_CHECKING": False,
 }  # fmt: skip
+
+
+#: by condition: whether it holds, the modules that were read for it, and what was looked at
+_Answers = dict[str, tuple[bool | None, frozenset["Unit"], Looks]]
 
 
 class _Returned(Exception):  # noqa: N818 (control flow, no error)
@@ -74,9 +77,8 @@ class Evaluator:
 
     def __init__(self, resolver: Resolver) -> None:
         self._resolver = resolver
-        self._known: WeakKeyDictionary[Unit, dict[str, tuple[bool | None, frozenset[Unit], Looks]]] = (
-            WeakKeyDictionary()
-        )
+        #: by tree and file: the module that was asked about, and its answers, which name modules, itself among them
+        self._known: dict[tuple[SourceTree, str], tuple[Unit, _Answers]] = {}
         self._state = _State()
 
     def reads(self, unit: Unit) -> None:
@@ -86,7 +88,11 @@ class Evaluator:
 
     def holds(self, unit: Unit, condition: str) -> bool | None:
         """Whether a guard of `unit` holds; None where source does not tell. Kept until a file it depends on changes."""
-        known = self._known.setdefault(unit, {})
+        place = unit.tree, unit.file
+        asked, known = self._known.get(place, (None, {}))
+        if asked is not unit:
+            known = {}
+            self._known[place] = unit, known
         kept = known.get(condition)
         outer = self._state.read
         if kept is None or any(other.tree.unit(other.file) is not other for other in kept[1]):

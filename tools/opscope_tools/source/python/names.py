@@ -42,6 +42,8 @@ class Resolver:
         self._branches = Branches(self.available, self._evaluator)
         self._nesting = Nesting()
         self._memory = Memory()
+        #: what others have worked out with this one, each under its own type; it refers back, so it can lie nowhere else
+        self.kept: dict[type, object] = {}
 
     def question(
         self, checkpoint: Callable[[], None] | None = None, *, apart: bool = False

@@ -18,7 +18,7 @@ import threading
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -67,6 +67,8 @@ class Unit:
     name: str
     is_package: bool
     rows: FileRows
+    #: what others have worked out of this file, each under its own type; it refers back, so it can lie nowhere else
+    kept: dict[type, object] = field(default_factory=dict)
 
     @cached_property
     def bindings(self) -> dict[str, list[Row]]:

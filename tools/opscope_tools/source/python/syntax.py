@@ -12,7 +12,6 @@ import re
 import tokenize
 from dataclasses import dataclass, field
 from functools import cached_property
-from weakref import WeakKeyDictionary
 
 from opscope_tools.source.python.repository import Unit
 from opscope_tools.source.python.rows import AssignRow, FunctionRow
@@ -101,13 +100,11 @@ def parameters(arguments: ast.arguments) -> list[tuple[ast.arg, ast.expr | None]
     return [*zip(positional, defaults, strict=True), *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)]
 
 
-_sources: WeakKeyDictionary[Unit, Source] = WeakKeyDictionary()
-
-
 def _source(unit: Unit) -> Source:
-    found = _sources.get(unit)
+    found = unit.kept.get(Source)
     if found is None:
-        found = _sources[unit] = Source(unit.tree.source(unit.file).split(b"\n"))
+        found = unit.kept[Source] = Source(unit.tree.source(unit.file).split(b"\n"))
+    assert isinstance(found, Source)
     return found
 
 
