@@ -34,6 +34,7 @@ def test_a_step_reads_and_writes_the_state_once(context: ToolContext, batch: int
     )  # all that is computed is counted
 
 
+@pytest.mark.slow
 def test_a_scan_moves_what_goes_in_and_comes_out(context: ToolContext) -> None:
     """Its chunks, masks and decays stay inside: of a prefill of several chunks less than a fifth of what eager execution moves."""
     asked = {"target": "mamba2", "config": SMALL, "phase": "prefill", "values": {"batch_size": 2, "seq_len": 512}}

@@ -40,8 +40,8 @@ def test_random_points_inside_the_conditions_equal_a_concrete_run(
 #: sizes that a class makes from others, loops over the sequence, work for each layer outside of it, sizes that are fitted,
 #: builtins as dtypes, clips in one batch, states with channels first, a range between fractions, angles of complex numbers
 OTHERS = [
-    *sampled(("recurrent_gemma", "jamba", "rwkv", "falcon_mamba", "xlm", "xlstm"), 4),
-    *sampled(("vibevoice_acoustic_tokenizer_decoder", "llama4_text", "xclip_vision_model", "idefics3_vision"), 4),
+    *sampled(("recurrent_gemma", "jamba", "rwkv", "falcon_mamba", "xlm", "xlstm"), 6),
+    *sampled(("llama4_text", "vibevoice_acoustic_tokenizer_decoder", "xclip_vision_model", "idefics3_vision"), 4),
 ]
 
 
@@ -51,6 +51,7 @@ def test_random_points_equal_a_concrete_run_whatever_makes_the_sizes(model_type:
     assert (found.refused, found.wrong, found.unbuilt) == ("", [], []), found.line()
 
 
+@pytest.mark.slow
 def test_sizes_that_only_symbols_hide_are_numbers_rather_than_lost(context: ToolContext) -> None:
     """mimi pads by lengths that it computes in tensors: of numbers these are known, of symbols they would be data."""
     document = count_flops(CostArguments(target="mimi_encoder"), context).document

@@ -43,8 +43,8 @@ def test_the_figures_of_a_part_say_so_where_the_type_was_asked_for_and_not_the_c
         )
         return [note for note in count_flops(asked, context).notes if note.startswith(ALONE)]
 
-    assert notes("qwen3_5") == [
-        "Of a whole qwen3_5, Qwen3_5ForCausalLM is the text part alone; the vision part is in no figure: "
-        "name Qwen3_5ForConditionalGeneration for all of it."
+    assert notes("emu3") == [
+        "Of a whole emu3, Emu3ForCausalLM is the text part alone; the vq part is in no figure: "
+        "name Emu3ForConditionalGeneration for all of it."
     ]
-    assert notes("Qwen3_5ForCausalLM") == []
+    assert notes("Emu3ForCausalLM") == []
