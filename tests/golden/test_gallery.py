@@ -19,7 +19,7 @@ REPORTS = [*(f"reports/implementations/{name}-analysis.md" for name in MODELS), 
 
 
 #: what is made anew in seconds; the others take minutes
-QUICK = ("reports/implementations/llama-analysis.md", "reports/repos/transformers.md")
+QUICK = ("reports/implementations/llama-analysis.md",)
 
 
 def checked(path: str, cache: Path, regenerate: bool) -> CheckReportResult:

@@ -195,7 +195,7 @@ def launched(spelled: str, block: str = "K::get_block_shape()") -> str:
 @pytest.mark.parametrize(
     ("constants", "told"),
     [
-        ("static constexpr int A = 1 << 7, T = 1;", None), ("static constexpr int T = 0x1F;", 31), ("static constexpr int T = -7 / 2;", -3),
+        ("static constexpr int A = 1 << 7, T = 1;", 1), ("static constexpr int T = 0x1F;", 31), ("static constexpr int T = -7 / 2;", -3),
         ("static constexpr int T = -7 % 4;", -3), ("static const unsigned T = 3u - 5u;", None), ("static constexpr bool T = 5;", None),
         ("static constexpr int8_t T = 300;", None), ("static constexpr uint32_t T = 0xFFFFFFFF + 2;", None), ("static constexpr float T = 7 / 2.0f;", None),
         ("static constexpr bool A = false; static constexpr int T = A ? 1 : A ? 2 : 3;", 3), ("static constexpr int T = sizeof(float) * 2;", 8),
@@ -204,7 +204,7 @@ def launched(spelled: str, block: str = "K::get_block_shape()") -> str:
         ("/* static constexpr int T = 4; */ static constexpr int T = /* 5 */ 6;", 6), ("static constexpr int T = f(3);", None),
         ("static constexpr int T = (float)5 / 2 * 4;", None), ("static constexpr int T = static_cast<uint8_t>(300);", None), ("static constexpr int T = 'a' + 1;", None),
         ("static constexpr float X = 5; static constexpr int T = X / 2 * 2;", None),
-        ("static constexpr int T = sizeof(cutlass::int4b_t) * 64;", 64), ("static constexpr bool T = -1 > 0u;", None), ("static constexpr int M = 3, T = 9;", None),
+        ("static constexpr int T = sizeof(cutlass::int4b_t) * 64;", 64), ("static constexpr bool T = -1 > 0u;", None), ("static constexpr int M = 3, T = 9;", 9),
         ("static constexpr int T = is_same_v<a::X, b::X> ? 64 : 32;", None), ("static constexpr int T = is_same_v<half_t, float> ? 64 : 32;", 32),
     ],
 )  # fmt: skip

@@ -24,7 +24,7 @@ from opscope_tools.trace.document import assignment, broken_guard
 from opscope_tools.trace.protocol import TraceRequest
 from sampled import sampled
 
-DECODERS = ["qwen2_moe", "glm4_moe_lite", "gemma3_text", "gpt2"]
+DECODERS = ["qwen2_moe", "glm4_moe_lite", "gpt2", "gemma3_text"]
 KINDS = [*DECODERS, "t5", "clip", *sampled(("bert", "swin", "mamba2"), 3)]
 
 

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator
 from opscope_schemas.extracted_config import Check, Constant
 from opscope_schemas.tiling import Constraint
 
+from opscope_tools.kernels.cuda.constants import constants
 from opscope_tools.kernels.cuda.source_text import CSource, matching, split_arguments, squeeze
 
 __all__ = ["assertions", "native_checks", "native_constants"]
@@ -25,9 +26,6 @@ _DEVICE = re.compile(
 _DISPATCH = re.compile(r"\b\w*DISPATCH_\w+\s*+\(")
 _HEAD = re.compile(
     r"(?<![~\w:<>])([~\w:<>]++)\s*+\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\s*+(?:const|noexcept|override|->\s*+[\w:<>]+|\s)*$"
-)
-_CONSTANT = re.compile(
-    r"\b(?:static\s+|inline\s+|__device__\s+|__constant__\s+)*(?:constexpr|const)\s++(?:static\s+|inline\s+)?(?:unsigned\s+)?\w+\s++(\w+)\s*+=\s*+([^;{}]+);"
 )
 _NUMBER = re.compile(r"\(?\s*(-?(?:0[xX][0-9a-fA-F]+|\d+))\s*[uUlL]*\s*+\)?$")
 _FLOAT = re.compile(r"\(?\s*(-?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?)[fF]?\s*+\)?$")
@@ -49,9 +47,14 @@ def native_constants(path: str, text: str) -> list[Constant]:
     source = CSource(path, text)
     owners = _Owners(source)
     defined = [m for m in source.macros if m.parameters is None and re.match(r"[-(]?\s*[\d.]", m.body)]
-    declared = [m for m in _CONSTANT.finditer(source.statements) if not owners.of(m.start())]
+    declared = [
+        one
+        for one in constants(source)
+        if one.qualifiers & {"const", "constexpr"} and one.sign != "[" and one.text and not re.search(r"[{}]", one.text)
+        if re.fullmatch(r"[\w ]+", one.type) and not owners.of(one.position)
+    ]
     found = [_constant(path, m.name, squeeze(m.body), m.line) for m in defined]
-    found += [_constant(path, m[1], squeeze(m[2]), source.line(m.start(1))) for m in declared]
+    found += [_constant(path, one.name, one.text, source.line(one.position)) for one in declared]
     return sorted(found, key=lambda constant: constant.line)
 
 

@@ -23,6 +23,8 @@ from opscope_schemas.tiling import (
 
 from opscope_tools.kernels.cuda.handed import Handed, handed, tiles
 from opscope_tools.kernels.cuda.launch.cutlass import operators
+from opscope_tools.kernels.cuda.launch.host_expressions import formula
+from opscope_tools.kernels.cuda.launch.host_text import Names
 from opscope_tools.kernels.cuda.launch.sites import CudaContext, CudaSite, read_sites
 from opscope_tools.kernels.cuda.names.definitions import Definition
 from opscope_tools.kernels.cuda.names.template_arguments import Members, members
@@ -71,7 +73,8 @@ def described(
     sites = read[:_LAUNCHES]
     cut = [f"Only the first {_LAUNCHES} launches are described."] if len(lines) > _LAUNCHES or read[_LAUNCHES:] else []
     grids = tuple(site.launch for site in sites)
-    constexprs = tuple(_with_values(t, index, sites) for index, t in enumerate(template))
+    names = Names(source, context.macros)
+    constexprs = tuple(_with_values(template, index, sites, names) for index in range(len(template)))
     spelled_traits = _spelled(constexprs, launches, context)
     of_cute = handed(parameters, constexprs, sites, spelled_traits)
     of_cute = replace(of_cute, values={**of_cute.values, **known})
@@ -276,14 +279,28 @@ def _template_parameters(found: Definition, source: CSource) -> list[Constexpr]:
 # template arguments and traits -----------------------------------------------------------------------------------------
 
 
-def _with_values(parameter: Constexpr, index: int, sites: list[CudaSite]) -> Constexpr:
+def _filled(template: list[Constexpr], instance: Sequence[str], names: Names) -> list[str]:
+    """The template's arguments in order: those that are given, then defaults, worked out from constants of the file and those before."""
+    given = list(instance[: len(template)])
+    for parameter in template[len(given) :]:
+        before = dict(zip((one.name for one in template), given, strict=False))
+        text = parameter.default
+        if not re.match(r"(?:typename|class|bool)\b", parameter.type) and re.search(r"[A-Za-z_]", text):
+            told = formula(text, lambda name: formula(before[name], names) if name in before else names(name))  # noqa: B023 (called here)
+            text = str(told) if isinstance(told, int) else text
+        given.append(text)
+    return given
+
+
+def _with_values(template: list[Constexpr], index: int, sites: list[CudaSite], names: Names) -> Constexpr:
+    parameter = template[index]
     values: list[BoundValue] = []
     for site in sites:
         for instance in site.instances:
             if "..." in parameter.type:
                 given = ", ".join(instance[index:])
             else:
-                given = instance[index] if index < len(instance) else parameter.default
+                given = _filled(template, instance, names)[index]
             bound = [
                 BoundValue(line=i.line, file=i.file, value=i.value, origin="instantiation", basis="evaluated")
                 for i in site.given.get(given, [])
@@ -294,7 +311,7 @@ def _with_values(parameter: Constexpr, index: int, sites: list[CudaSite]) -> Con
             ]
             values.extend(b for b in bound if given and b.value not in [v.value for v in values])
     if not values and parameter.default:
-        values.append(BoundValue(line=parameter.line, value=parameter.default, origin="default"))
+        values.append(BoundValue(line=parameter.line, value=_filled(template, (), names)[index], origin="default"))
     return parameter.model_copy(update={"values": tuple(values)})
 
 

@@ -15,6 +15,7 @@ from functools import cached_property
 
 from opscope_schemas.tiling import BoundValue, Constexpr, KernelTiling, Launch, TileSize
 
+from opscope_tools.kernels.cuda.constants import constants
 from opscope_tools.kernels.cuda.description import CudaContext, described, warps
 from opscope_tools.kernels.cuda.launch.cutlass import KERNEL
 from opscope_tools.kernels.cuda.launch.sites import read_sites
@@ -36,9 +37,6 @@ _CONVERTS = re.compile(
     r"\b(?:float|double|unsigned|bool|char|u?int\d*_t)\s*[({]|\bstatic_cast\b|\(\s*(?:float|double|unsigned|bool|char|u?int\d+_t)\s*\)|\d[uU]|\d\.|^\W*$"
 )
 _BODY = re.compile(r"[^;{}()]*\{")
-_CONSTANT = re.compile(
-    r"\bstatic\s+(?:constexpr|const)\s+(?:static\s+)?(?:const\s+)?([\w:]+(?:\s+[\w:]+)*?)\s+(\w+)\s*=\s*([^;]+);"
-)
 _ALIAS = re.compile(r"\busing\s+(\w+)\s*=\s*([^;]+);")
 _RETURNED = re.compile(r"\bdim3\s*(?:\w+\s*)?[({]([^;]*?)[)}]\s*;|\breturn\s+([^;]+);")
 _TILE = re.compile(r"(?i)tile|cluster|block")
@@ -236,7 +234,12 @@ class _Class:
     def members(self) -> list[tuple[int, str, str, str]]:
         """(position, type, name, text) of the class' own constants and aliases, `using` as the type of these."""
         scope, text = self.one.scope, self.source.statements
-        found = [(m.start(), m[1], m[2], squeeze(m[3])) for m in _CONSTANT.finditer(text, scope.opening, scope.closing)]
+        found = [
+            (one.position, one.type, one.name, one.text)
+            for one in constants(self.source)
+            if scope.opening <= one.start < scope.closing and "static" in one.qualifiers
+            if one.qualifiers & {"const", "constexpr"} and one.type and one.sign != "["
+        ]
         found += [
             (m.start(), "using", m[1], squeeze(m[2])) for m in _ALIAS.finditer(text, scope.opening, scope.closing)
         ]

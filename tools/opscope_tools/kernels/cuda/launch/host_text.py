@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from opscope_tools.kernels.cuda.constants import constants
 from opscope_tools.kernels.cuda.launch.host_expressions import formula
 from opscope_tools.kernels.cuda.names.definitions import expand
 from opscope_tools.kernels.cuda.names.element_types import element_bytes
@@ -81,12 +82,16 @@ class Names:
 
     def _constant(self, name: str) -> Any:
         """A `constexpr` at file level, or an object macro."""
-        pattern = rf"\b(?:constexpr|const)\b[\w\s:]*\b{re.escape(name)}\s*+(?:=|\{{)\s*+([^;{{}}]+)[;}}]"
-        found = [m for m in re.finditer(pattern, self.source.statements) if self._outside(m.start())]
-        values = {squeeze((split_arguments(m[1]) or [m[1]])[0]) for m in found}  # other declarators follow a comma
+        found = [
+            one
+            for one in constants(self.source)
+            if one.name == name and one.sign != "[" and one.text and not re.search(r"[{}]", one.text)
+            if one.qualifiers & {"const", "constexpr"} and self._outside(one.position)
+        ]
+        values = {one.text for one in found}
         if len(values) == 1:
             (text,) = values
-            self._use(f"{name} = {text}", found[0].start())
+            self._use(f"{name} = {text}", found[0].position)
             value = formula(text, self)
             return value if isinstance(value, int) else Quantity(name)
         own = [m for m in self.source.macros if m.name == name and m.parameters is None and m.body]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from opscope_tools.kernels.cuda.constants import constants
 from opscope_tools.kernels.cuda.launch.host_text import Names
 from opscope_tools.kernels.cuda.names.definitions import Definition
 from opscope_tools.kernels.cuda.names.structures import Struct, find_struct
@@ -33,7 +34,6 @@ _OVERLOADS = 24
 _FILES = 60
 #: an enumeration that is scoped, with its enumerators
 _ENUMERATION = re.compile(r"\benum\s++(?:class|struct)\s++(\w++)[^;{}]*+\{([^{}]*+)\}")
-_CONSTANT = re.compile(r"\b((?:const|constexpr|__constant__|__device__)\b\s*+(?:[\w:]++\s++)*)(\w++)\s*+([\[={])")
 _TYPE_LIKE = re.compile(r"\w+_t|T\d?|[A-Z]\w*(?:Type|Vec|Storage)\w*|\w+::\w*(?:_t|Type|type)")
 
 
@@ -168,8 +168,8 @@ class Library:
         """(words before the name, bracket or sign behind it, line) of the constants and tables of that name in a file."""
         if source.path not in self._declared:
             table: dict[str, list[tuple[str, str, int]]] = {}
-            for match in _CONSTANT.finditer(source.statements):
-                table.setdefault(match[2], []).append((match[1], match[3], source.line(match.start())))
+            for one in constants(source):
+                table.setdefault(one.name, []).append((one.words, one.sign, source.line(one.position)))
             self._declared[source.path] = table
         return self._declared[source.path].get(name, [])
 

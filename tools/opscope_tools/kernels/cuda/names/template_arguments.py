@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from opscope_tools.kernels.cuda.constants import constants
 from opscope_tools.kernels.cuda.cute.expressions import Cute, parsed
 from opscope_tools.kernels.cuda.cute.values import is_cute, shown, told_whole
 from opscope_tools.kernels.cuda.launch.host_expressions import formula
@@ -187,10 +188,8 @@ def class_template(source: CSource, name: str) -> tuple[str, list[str], int, int
     return source.statements[opening + 1 : closing], bases, found.end(), source.block_end(found.end() - 1)
 
 
-_MEMBER = re.compile(
-    r"\bstatic\s++constexpr\s++(?:static\s+)?(?:int|size_t|uint32_t|unsigned|bool|auto|\w+_t)\s++(\w+)\s*+=\s*+([^;]+);|"
-    r"\busing\s++(\w+)\s*+=\s*+([^;]+);"
-)
+_WHOLE = re.compile(r"int|size_t|uint32_t|unsigned|unsigned int|bool|auto|\w+_t")
+_ALIAS = re.compile(r"\busing\s++(\w+)\s*+=\s*+([^;]+);")
 
 
 def _members(source: CSource, body: int, end: int, bound: dict[str, str], members: Members) -> None:
@@ -201,25 +200,32 @@ def _members(source: CSource, body: int, end: int, bound: dict[str, str], member
         members.numbers[name] = value if isinstance(value, int) else Quantity(text)
         members.types[name] = text
     own: set[str] = set()
-    for match in _MEMBER.finditer(source.statements, body, end):
-        line, name = source.line(match.start()), match[1] or match[3]
+    found_ = [(m.start(), m[1], m[2], False) for m in _ALIAS.finditer(source.statements, body, end)]
+    found_ += [
+        (one.position, one.name, one.text, True)
+        for one in constants(source)
+        if body <= one.start < end and {"static", "constexpr"} <= one.qualifiers
+        if one.sign != "[" and one.text and _WHOLE.fullmatch(one.type)
+    ]
+    for at, name, text, number in sorted(found_):
+        line = source.line(at)
         if name in own:
             continue
         own.add(name)
-        if match[1]:
-            value = formula(members.settled(match[2]), members.number)
-            members.numbers[match[1]] = value if isinstance(value, int) else Quantity(match[1])
+        if number:
+            value = formula(members.settled(text), members.number)
+            members.numbers[name] = value if isinstance(value, int) else Quantity(name)
             shown_ = render(value).replace("{", "").replace("}", "")
-            members.constants[match[1]] = TraitConstant(match[1], shown_, source.path, line)
+            members.constants[name] = TraitConstant(name, shown_, source.path, line)
         else:
-            text = _chosen(match[4], members)
+            text = _chosen(text, members)
             found = Cute(members).written(text)
             if is_cute(found):
-                members.values[match[3]] = found
+                members.values[name] = found
                 if told_whole(found):
-                    members.constants[match[3]] = TraitConstant(match[3], shown(found), source.path, line, of_cute=True)
+                    members.constants[name] = TraitConstant(name, shown(found), source.path, line, of_cute=True)
             else:
-                members.types[match[3]] = members.type(text)
+                members.types[name] = members.type(text)
 
 
 def _chosen(text: str, members: Members) -> str:

@@ -1,0 +1,88 @@
+"""Constants and tables as C++ declares them, `static constexpr int M = 3, N{4};`: the one reader of such declarations."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from opscope_tools.kernels.cuda.source_text import CSource, matching, split_arguments, squeeze
+
+#: characters of a declaration that are read
+_LONGEST = 8000
+_QUALIFIERS = frozenset(
+    "static inline extern const constexpr constinit volatile __constant__ __device__ __host__ __shared__".split()
+)
+_HEAD = re.compile(
+    r"\b((?:(?:static|inline|extern)\s++)*+(?:const|constexpr|__constant__|__device__)\b\s*+(?:[\w:]++\s++)*)(\w++)\s*+(?=[\[={])"
+)
+_FURTHER = re.compile(r",\s*+([*&]?)\s*+(\w++)\s*+(?=[\[={])")
+_STOP = re.compile(r"[()\[\]{};,]")
+
+
+@dataclass(frozen=True)
+class Declared:
+    """One name of a declaration."""
+
+    name: str
+    #: what stands before the names: storage, qualifiers and type
+    words: str
+    #: behind the name: `=`, `{` or, of a table, `[`
+    sign: str
+    #: its initialiser, on one line; of a table all that stands behind its name
+    text: str
+    #: of the declaration, and of the name
+    start: int
+    position: int
+
+    @cached_property
+    def qualifiers(self) -> frozenset[str]:
+        """Of `words`, those that are no type."""
+        return _QUALIFIERS.intersection(self.words.split())
+
+    @cached_property
+    def type(self) -> str:
+        """Of `words`, the type."""
+        return " ".join(word for word in self.words.split() if word not in _QUALIFIERS)
+
+
+def constants(source: CSource) -> list[Declared]:
+    """Those of a file, of its classes and functions, in order."""
+    return source.table("constants", lambda: list(_declared(source.statements)))
+
+
+def _declared(code: str) -> Iterator[Declared]:
+    for head in _HEAD.finditer(code):
+        name, position, at, pointer = head[2], head.start(2), head.end(), ""
+        while True:
+            end = _end(code, at)
+            text = code[at + 1 : matching(code, at)] if code[at] == "{" else code[at + (code[at] == "=") : end]
+            if code[end : end + 1] == ")":  # the default of a parameter
+                text = next(iter(split_arguments(text)), text)
+            if not pointer:
+                yield Declared(name, head[1], code[at], squeeze(text), head.start(), position)
+            further = _FURTHER.match(code, end)
+            if further is None:
+                break
+            pointer, name, position, at = further[1], further[2], further.start(2), further.end()
+
+
+def _end(code: str, at: int) -> int:
+    """Where the initialiser ends that begins there: at the comma before the next name, or what ends the declaration."""
+    if code[at] == "{":
+        closing = matching(code, at, at + _LONGEST)
+        behind = re.compile(r"\s*+").match(code, closing + 1)
+        return behind.end() if closing > 0 and behind is not None else at
+    depth, end = 0, at
+    for stop in _STOP.finditer(code, at, at + _LONGEST):
+        end = stop.start()
+        if stop[0] in "([{":
+            depth += 1
+        elif stop[0] in ")]}":
+            if not depth:
+                break
+            depth -= 1
+        elif not depth and (stop[0] == ";" or _FURTHER.match(code, end)):
+            break
+    return end
