@@ -19,6 +19,9 @@ _HEAD = re.compile(
 )
 _FURTHER = re.compile(r",\s*+([*&]?)\s*+(\w++)\s*+(?=[\[={])")
 _STOP = re.compile(r"[()\[\]{};,]")
+_BLANK = re.compile(r"\s*+")
+#: what stands between the parameters of a function and its body
+_BEHIND_PARAMETERS = frozenset({"noexcept", "override", "final", "volatile"})
 
 
 @dataclass(frozen=True)
@@ -55,11 +58,8 @@ def constants(source: CSource) -> list[Declared]:
 def _declared(code: str) -> Iterator[Declared]:
     for head in _HEAD.finditer(code):
         name, position, at, pointer = head[2], head.start(2), head.end(), ""
-        while True:
-            end = _end(code, at)
-            text = code[at + 1 : matching(code, at)] if code[at] == "{" else code[at + (code[at] == "=") : end]
-            if code[end : end + 1] == ")":  # the default of a parameter
-                text = next(iter(split_arguments(text)), text)
+        while name not in _BEHIND_PARAMETERS:
+            text, end = _initialiser(code, at)
             if not pointer:
                 yield Declared(name, head[1], code[at], squeeze(text), head.start(), position)
             further = _FURTHER.match(code, end)
@@ -68,12 +68,12 @@ def _declared(code: str) -> Iterator[Declared]:
             pointer, name, position, at = further[1], further[2], further.start(2), further.end()
 
 
-def _end(code: str, at: int) -> int:
-    """Where the initialiser ends that begins there: at the comma before the next name, or what ends the declaration."""
+def _initialiser(code: str, at: int) -> tuple[str, int]:
+    """What stands behind a name, and where it ends: at the comma before the next name, or what ends the declaration."""
     if code[at] == "{":
         closing = matching(code, at, at + _LONGEST)
-        behind = re.compile(r"\s*+").match(code, closing + 1)
-        return behind.end() if closing > 0 and behind is not None else at
+        behind = _BLANK.match(code, closing + 1)
+        return (code[at + 1 : closing], behind.end()) if closing > 0 and behind is not None else ("", at)
     depth, end = 0, at
     for stop in _STOP.finditer(code, at, at + _LONGEST):
         end = stop.start()
@@ -85,4 +85,7 @@ def _end(code: str, at: int) -> int:
             depth -= 1
         elif not depth and (stop[0] == ";" or _FURTHER.match(code, end)):
             break
-    return end
+    text = code[at + (code[at] == "=") : end]
+    if code[end : end + 1] == ")":  # the default of a parameter
+        text = next(iter(split_arguments(text)), text)
+    return text, end

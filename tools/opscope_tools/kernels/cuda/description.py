@@ -287,7 +287,9 @@ def _filled(template: list[Constexpr], instance: Sequence[str], names: Names) ->
         text = parameter.default
         if not re.match(r"(?:typename|class|bool)\b", parameter.type) and re.search(r"[A-Za-z_]", text):
             told = formula(text, lambda name: formula(before[name], names) if name in before else names(name))  # noqa: B023 (called here)
-            text = str(told) if isinstance(told, int) else text
+            text = (
+                str(told) if isinstance(told, int) and 0 <= told < 2**31 else text
+            )  # others a type may hold otherwise
         given.append(text)
     return given
 
