@@ -170,11 +170,13 @@ class Hostile(torch.nn.Module):
 @pytest.mark.parametrize(
     "said",
     [
-        ['{"error": {"type": "annotations", "message": "m"}}'], ["[]"], ['{"result": {"model_class": 3}}'], ['{"progress": {}}'],
-        ['{"progress": "x"}'] * 5000,
+        pytest.param(['{"error": {"type": "annotations", "message": "m"}}'], id="kind of error"),
+        pytest.param(["[]"], id="no object", marks=pytest.mark.slow),
+        pytest.param(['{"result": {"model_class": 3}}'], id="no trace"),
+        pytest.param(['{"progress": {}}'], id="no note", marks=pytest.mark.slow),
+        pytest.param(['{"progress": "x"}'] * 5000, id="flood"),
     ],
-    ids=["kind of error", "no object", "no trace", "no note", "flood"],
-)  # fmt: skip
+)
 def test_what_traced_code_writes_into_the_replies_is_a_sentence_at_most(
     tmp_path: Path, workspace: Workspace, said: list[str]
 ) -> None:

@@ -95,7 +95,7 @@ def test_the_floor_of_a_decode_step_holds_the_cache_that_cross_attention_reads(c
     assert read[1] - read[0] == 2 * B * 4 * 8 * LAYERS * 2  # keys and values of one position
 
 
-@pytest.mark.parametrize("target", ["phi3", "olmoe"])
+@pytest.mark.parametrize("target", sampled(["phi3", "olmoe"]))
 def test_the_cache_is_of_heads_of_keys_where_all_heads_have_keys_of_their_own(
     target: str, context: ToolContext
 ) -> None:
@@ -139,7 +139,7 @@ def test_the_floor_of_a_decode_step_reads_each_cache_once_whatever_it_holds_and_
     assert more_read - read == more_held - held + ids
 
 
-@pytest.mark.parametrize("target", ["falcon_mamba", "mamba2"])
+@pytest.mark.parametrize("target", sampled(["falcon_mamba", "mamba2"]))
 def test_the_floor_writes_the_states_that_a_pass_leaves(target: str, context: ToolContext) -> None:
     for phase, tokens in (("prefill", 13), ("decode", 1)):
         values = {"batch_size": B, "seq_len": tokens, **({"cache_len": CACHE} if phase == "decode" else {})}

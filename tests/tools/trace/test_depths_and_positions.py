@@ -56,7 +56,10 @@ def parameters_built(model_type: str, config: dict[str, Any], depth: int) -> int
 
 @pytest.mark.parametrize(
     "model_type",
-    [pytest.param(kind, marks=pytest.mark.slow) if kind in ("qwen3_next", "olmo_hybrid") else kind for kind in STACKS],
+    [
+        pytest.param(kind, marks=pytest.mark.slow) if kind in ("qwen3_next", "olmo_hybrid", "gemma3n_text") else kind
+        for kind in STACKS
+    ],
 )
 def test_depths_inside_the_conditions_have_the_parameters_of_a_model_built_so(
     model_type: str, context: ToolContext

@@ -13,6 +13,7 @@ from opscope_tools.costing.arguments import CostArguments
 from opscope_tools.count_flops import count_flops
 from opscope_tools.running.engines import index_of
 from opscope_tools.running.tool import ToolContext
+from sampled import sampled
 from transformers import PreTrainedModel
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING, CONFIG_MAPPING_NAMES
 
@@ -68,7 +69,7 @@ def test_a_package_that_is_not_installed_is_named(context: ToolContext) -> None:
         count_flops(CostArguments(target="table-transformer"), context)
 
 
-@pytest.mark.parametrize("model_type", ["pix2struct_vision_model", "speecht5_hifigan"])
+@pytest.mark.parametrize("model_type", sampled(["pix2struct_vision_model", "speecht5_hifigan"]))
 def test_arguments_that_the_docstring_describes_are_made(model_type: str, context: ToolContext) -> None:
     outcome = compare(model_type, "prefill", context, count=1)
     assert outcome.state == "exact", outcome.line()

@@ -79,7 +79,8 @@ def test_eager_attention_moves_queries_the_cache_and_the_result(model: str, phas
 @pytest.mark.parametrize(
     ("model", "config"),
     [
-        ("gemma2", GROUPED), ("mistral", {**GROUPED, "sliding_window": 5000}),
+        ("gemma2", GROUPED),
+        pytest.param("mistral", {**GROUPED, "sliding_window": 5000}, marks=pytest.mark.slow),
         pytest.param("gpt_oss", {**GROUPED, "num_local_experts": 8}, marks=pytest.mark.slow),
         ("bloom", {"n_layer": 2, "hidden_size": H, "n_head": N, "vocab_size": V}),
     ],
