@@ -1,4 +1,4 @@
-"""How long answers take: `find_forward`, `count_flops` and `estimate_roofline` cold, in a warm process and from the cache; 1,000 points.
+"""How long answers take: `find_forward`, `count_flops` and `estimate_roofline` cold, in a warm process and from the cache; searches; 1,000 points.
 
 Each figure is the median of several rounds in one run; the cache folder is new for each cold call. Times are of this
 machine and its load: compare figures of one run.
@@ -55,7 +55,11 @@ def rounds() -> dict[str, list[float]]:
         workspace = Workspace.create(cache_folder=Path(folder))
         context = ToolContext(workspace)
         run_tool(tool_named("count_flops"), {"target": "GPT2LMHeadModel"}, context)  # torch and transformers imported
+        search = tool_named("search_source")
+        note("search_source, first question", seconds(partial(run_tool, search, {"query": "attention"}, context)))
         for number in range(ROUNDS):
+            asked = {"query": f"where is the cache of layer {number} written"}
+            note("search_source, new question", seconds(partial(run_tool, search, asked, context)))
             # another vocabulary each round: a trace that no cache holds, by a worker that is warm
             other = {"target": TARGET, "config": {"vocab_size": 1000 + number}}
             note(

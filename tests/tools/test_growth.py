@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -30,6 +31,7 @@ from opscope_tools.report.sources import SourceReader
 from opscope_tools.running.runner import run_tool
 from opscope_tools.running.tool import ToolContext
 from opscope_tools.running.workspace import Workspace, folder_repository
+from opscope_tools.source.python.repository import Unit
 
 Files = Mapping[str, str]
 #: what hashing, sorting and the like may add to linear growth
@@ -182,6 +184,12 @@ def workspace(folder: Path, files: Files | str) -> Workspace:
     return Workspace({"mine": folder_repository("mine", folder / "mine")}, folder, MemoryStore())
 
 
+def held(kind: type) -> int:
+    """Objects of a type that are alive."""
+    gc.collect()
+    return sum(isinstance(thing, kind) for thing in gc.get_objects())
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_question_about_more_source_takes_about_as_much_more_work(case: Case, tmp_path: Path) -> None:
     def make(size: int, folder: Path) -> Callable[[], object]:
@@ -200,19 +208,31 @@ def test_a_question_about_more_source_takes_about_as_much_more_work(case: Case, 
 
 def test_what_was_asked_is_let_go_with_its_workspace(tmp_path: Path) -> None:
     """The sources of a workspace are watched, and a user has 128 watches."""
-
-    def held() -> int:
-        gc.collect()
-        return sum(isinstance(thing, Tree) for thing in gc.get_objects())
-
-    before = held()
+    before = held(Tree)
     for case in CASES:
         context = ToolContext(workspace(tmp_path / case.name, case.files(5)))
         with contextlib.suppress(OpscopeError):
             run_tool(tool_named(case.tool), {"repo": "mine", **case.asked(5)}, context)
     assert len(context.workspace.repositories) == 1
     del context
-    assert held() == before
+    assert held(Tree) == before
+
+
+def test_states_of_a_file_that_are_over_are_let_go(tmp_path: Path) -> None:
+    """Of a module whose guards were evaluated and whose functions were parsed, each time that it is edited."""
+    text = (
+        NN
+        + "import sys\nif sys.version_info >= (3, 0):\n"
+        + textwrap.indent(MODEL + "        return self.l(x)\n", "    ")
+    )
+    context = ToolContext(workspace(tmp_path, text))
+    counts = []
+    for edit in range(6):
+        (tmp_path / "mine/p/a.py").write_text(f"{text}# {edit}\n")
+        for tool, asked in (("resolve_class", "name"), ("find_forward", "target")):
+            run_tool(tool_named(tool), {"repo": "mine", asked: "p.a.A"}, context)
+        counts.append(held(Unit))
+    assert counts[-1] <= counts[1]
 
 
 def test_garbage_that_others_left_is_not_counted() -> None:

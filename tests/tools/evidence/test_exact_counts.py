@@ -15,6 +15,7 @@ from opscope_schemas.evidence import CollectEvidenceResult
 from opscope_tools.collect_evidence.tool import COLLECT_EVIDENCE
 from opscope_tools.running.runner import run_tool
 from opscope_tools.running.tool import ToolContext
+from sampled import sampled
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +46,7 @@ def drawn(seed: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seed", sampled([1, 2]))
 def test_bytes_of_the_cache_in_memory_are_those_of_the_formula(context: ToolContext, seed: int) -> None:
     sizes = drawn(seed) | {"batch_size": seed}
     formula, memory = said(context, "cache-hierarchy", sizes, "workload-counts", "process-memory")
@@ -56,7 +57,7 @@ def test_bytes_of_the_cache_in_memory_are_those_of_the_formula(context: ToolCont
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_calls_of_the_library_are_as_many_as_products(context: ToolContext, seed: int) -> None:
     """Seven matrices a layer and the vocabulary, and two products a head with the cache, in each step."""
     sizes = drawn(seed)

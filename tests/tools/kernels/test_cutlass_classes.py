@@ -204,7 +204,7 @@ def launched(spelled: str, block: str = "K::get_block_shape()") -> str:
         ("/* static constexpr int T = 4; */ static constexpr int T = /* 5 */ 6;", 6), ("static constexpr int T = f(3);", None),
         ("static constexpr int T = (float)5 / 2 * 4;", None), ("static constexpr int T = static_cast<uint8_t>(300);", None), ("static constexpr int T = 'a' + 1;", None),
         ("static constexpr float X = 5; static constexpr int T = X / 2 * 2;", None),
-        ("static constexpr int T = sizeof(cutlass::int4b_t) * 64;", 64), ("static constexpr bool T = -1 > 0u;", None), ("static constexpr int M = 3, T = 9;", 9),
+        ("static constexpr int T = sizeof(cutlass::int4b_t) * 64;", 64), ("static constexpr bool T = -1 > 0u;", None), ("static constexpr int M = 3, T = 9;", 9), ("static constexpr int M = 3, N{5}, T = M * N;", 15),
         ("static constexpr int T = is_same_v<a::X, b::X> ? 64 : 32;", None), ("static constexpr int T = is_same_v<half_t, float> ? 64 : 32;", 32),
     ],
 )  # fmt: skip

@@ -50,7 +50,7 @@ def attributes(resolver: Resolver, symbol: ClassSymbol) -> list[HeldModule]:
     """All that the attributes of an instance of `symbol` hold, in order of their creation. Of a class that is no module
     submodules are no business; what its constructor sets is told as of any other."""
     with LOCK:
-        answers = _Known.of(resolver).answers
+        answers = resolver.kept.of(_Known, _Known).answers
         key = (symbol.repository.name, symbol.file, symbol.path, symbol.line)
         known = answers.get(key)
         if known is None or not resolver.unchanged(known[1]):
@@ -83,12 +83,6 @@ class _Known:
     answers: dict[tuple[str, str, str, int], tuple[list[HeldModule], Looks]] = field(default_factory=dict)
     interpreters: OrderedDict[tuple[str, str, bool], _Kept] = field(default_factory=OrderedDict)
 
-    @classmethod
-    def of(cls, resolver: Resolver) -> _Known:
-        found = resolver.kept.setdefault(cls, cls())
-        assert isinstance(found, cls)
-        return found
-
 
 @contextmanager
 def interpreting(resolver: Resolver, of: ClassSymbol, *, strict: bool = False) -> Iterator[tuple[Interpreter, Looks]]:
@@ -96,7 +90,7 @@ def interpreting(resolver: Resolver, of: ClassSymbol, *, strict: bool = False) -
     of that changes. `strict`: one for values, which takes what may not have run for undecided. What it changes is
     undone."""
     with LOCK:
-        interpreters = _Known.of(resolver).interpreters
+        interpreters = resolver.kept.of(_Known, _Known).interpreters
         name = (of.repository.name, of.file, strict)
         known = interpreters.pop(name, None)
         if known is None or len(known.interpreter.names.units) > _UNITS or not resolver.unchanged(known.looks):

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from opscope_schemas.extracted_config import Check, Constant
 from opscope_schemas.tiling import Constraint
 
-from opscope_tools.kernels.cuda.constants import constants
+from opscope_tools.kernels.cuda.declarations import constants
 from opscope_tools.kernels.cuda.source_text import CSource, matching, split_arguments, squeeze
 
 __all__ = ["assertions", "native_checks", "native_constants"]
@@ -50,8 +50,7 @@ def native_constants(path: str, text: str) -> list[Constant]:
     declared = [
         one
         for one in constants(source)
-        if one.qualifiers & {"const", "constexpr"} and one.sign != "[" and one.text and not re.search(r"[{}]", one.text)
-        if re.fullmatch(r"[\w ]+", one.type) and not owners.of(one.position)
+        if one.plain and re.fullmatch(r"[\w ]+", one.type) and not owners.of(one.position)
     ]
     found = [_constant(path, m.name, squeeze(m.body), m.line) for m in defined]
     found += [_constant(path, one.name, one.text, source.line(one.position)) for one in declared]

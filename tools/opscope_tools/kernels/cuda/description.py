@@ -6,8 +6,9 @@ Order: the description, the parameters, the launches, the template arguments, wh
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache, partial
 from types import MappingProxyType
 from typing import Any
 
@@ -24,7 +25,6 @@ from opscope_schemas.tiling import (
 from opscope_tools.kernels.cuda.handed import Handed, handed, tiles
 from opscope_tools.kernels.cuda.launch.cutlass import operators
 from opscope_tools.kernels.cuda.launch.host_expressions import formula
-from opscope_tools.kernels.cuda.launch.host_text import Names
 from opscope_tools.kernels.cuda.launch.sites import CudaContext, CudaSite, read_sites
 from opscope_tools.kernels.cuda.names.definitions import Definition
 from opscope_tools.kernels.cuda.names.template_arguments import Members, members
@@ -73,8 +73,8 @@ def described(
     sites = read[:_LAUNCHES]
     cut = [f"Only the first {_LAUNCHES} launches are described."] if len(lines) > _LAUNCHES or read[_LAUNCHES:] else []
     grids = tuple(site.launch for site in sites)
-    names = Names(source, context.macros)
-    constexprs = tuple(_with_values(template, index, sites, names) for index in range(len(template)))
+    filled = cache(partial(_filled, template, partial(context.library.settled, source)))
+    constexprs = tuple(_with_values(parameter, index, sites, filled) for index, parameter in enumerate(template))
     spelled_traits = _spelled(constexprs, launches, context)
     of_cute = handed(parameters, constexprs, sites, spelled_traits)
     of_cute = replace(of_cute, values={**of_cute.values, **known})
@@ -279,30 +279,33 @@ def _template_parameters(found: Definition, source: CSource) -> list[Constexpr]:
 # template arguments and traits -----------------------------------------------------------------------------------------
 
 
-def _filled(template: list[Constexpr], instance: Sequence[str], names: Names) -> list[str]:
+def _filled(template: Sequence[Constexpr], constant: Callable[[str], Any], instance: tuple[str, ...]) -> list[str]:
     """The template's arguments in order: those that are given, then defaults, worked out from constants of the file and those before."""
     given = list(instance[: len(template)])
+    before = dict(zip((one.name for one in template), given, strict=False))
+
+    def named(name: str) -> Any:
+        return formula(before[name], constant) if name in before else constant(name)
+
     for parameter in template[len(given) :]:
-        before = dict(zip((one.name for one in template), given, strict=False))
         text = parameter.default
         if not re.match(r"(?:typename|class|bool)\b", parameter.type) and re.search(r"[A-Za-z_]", text):
-            told = formula(text, lambda name: formula(before[name], names) if name in before else names(name))  # noqa: B023 (called here)
+            told = formula(text, named)
             text = (
                 str(told) if isinstance(told, int) and 0 <= told < 2**31 else text
             )  # others a type may hold otherwise
+        before[parameter.name] = text
         given.append(text)
     return given
 
 
-def _with_values(template: list[Constexpr], index: int, sites: list[CudaSite], names: Names) -> Constexpr:
-    parameter = template[index]
+def _with_values(
+    parameter: Constexpr, index: int, sites: list[CudaSite], filled: Callable[[tuple[str, ...]], list[str]]
+) -> Constexpr:
     values: list[BoundValue] = []
     for site in sites:
         for instance in site.instances:
-            if "..." in parameter.type:
-                given = ", ".join(instance[index:])
-            else:
-                given = _filled(template, instance, names)[index]
+            given = ", ".join(instance[index:]) if "..." in parameter.type else filled(instance)[index]
             bound = [
                 BoundValue(line=i.line, file=i.file, value=i.value, origin="instantiation", basis="evaluated")
                 for i in site.given.get(given, [])
@@ -313,7 +316,7 @@ def _with_values(template: list[Constexpr], index: int, sites: list[CudaSite], n
             ]
             values.extend(b for b in bound if given and b.value not in [v.value for v in values])
     if not values and parameter.default:
-        values.append(BoundValue(line=parameter.line, value=_filled(template, (), names)[index], origin="default"))
+        values.append(BoundValue(line=parameter.line, value=filled(())[index], origin="default"))
     return parameter.model_copy(update={"values": tuple(values)})
 
 

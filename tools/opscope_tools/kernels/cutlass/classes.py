@@ -15,7 +15,7 @@ from functools import cached_property
 
 from opscope_schemas.tiling import BoundValue, Constexpr, KernelTiling, Launch, TileSize
 
-from opscope_tools.kernels.cuda.constants import constants
+from opscope_tools.kernels.cuda.declarations import aliases, constants
 from opscope_tools.kernels.cuda.description import CudaContext, described, warps
 from opscope_tools.kernels.cuda.launch.cutlass import KERNEL
 from opscope_tools.kernels.cuda.launch.sites import read_sites
@@ -37,7 +37,6 @@ _CONVERTS = re.compile(
     r"\b(?:float|double|unsigned|bool|char|u?int\d*_t)\s*[({]|\bstatic_cast\b|\(\s*(?:float|double|unsigned|bool|char|u?int\d+_t)\s*\)|\d[uU]|\d\.|^\W*$"
 )
 _BODY = re.compile(r"[^;{}()]*\{")
-_ALIAS = re.compile(r"\busing\s+(\w+)\s*=\s*([^;]+);")
 _RETURNED = re.compile(r"\bdim3\s*(?:\w+\s*)?[({]([^;]*?)[)}]\s*;|\breturn\s+([^;]+);")
 _TILE = re.compile(r"(?i)tile|cluster|block")
 _STAGES = re.compile(r"(?i)^k?(?:num_?)?stages?$")
@@ -233,15 +232,12 @@ class _Class:
     @cached_property
     def members(self) -> list[tuple[int, str, str, str]]:
         """(position, type, name, text) of the class' own constants and aliases, `using` as the type of these."""
-        scope, text = self.one.scope, self.source.statements
+        scope = self.one.scope
+        static = [one for one in constants(self.source) if one.constant and one.type and "static" in one.qualifiers]
         found = [
             (one.position, one.type, one.name, one.text)
-            for one in constants(self.source)
-            if scope.opening <= one.start < scope.closing and "static" in one.qualifiers
-            if one.qualifiers & {"const", "constexpr"} and one.type and one.sign != "["
-        ]
-        found += [
-            (m.start(), "using", m[1], squeeze(m[2])) for m in _ALIAS.finditer(text, scope.opening, scope.closing)
+            for one in (*static, *aliases(self.source))
+            if scope.opening <= one.start < scope.closing
         ]
         return sorted(one for one in found if not self.nested(one[0]))
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from opscope_tools.kernels.cuda.declarations import aliases_named, constants_named
 from opscope_tools.kernels.cuda.launch.host_expressions import formula
 from opscope_tools.kernels.cuda.names.element_types import element_bits
 from opscope_tools.kernels.cuda.names.template_arguments import class_template
@@ -28,9 +29,8 @@ from opscope_tools.kernels.cutlass.definitions import (
 _STEPS = 40
 #: names that are looked up for one operator: templates of templates may ask for more than anybody can wait for
 _WORK = 20_000
-_DECLARED = re.compile(
-    r"\busing\s+(\w+)\s*+=\s*+([^;]+);|\b(?:constexpr|static\s+const(?=\s+(?:int|unsigned|bool|\w+_t)\b))\s+(?:static\s+)?(?:const\s+)?[\w:]+\s+(\w+)\s*+=\s*+([^;]+);"
-)
+#: types of constants that need no `constexpr` to be compile-time ones
+_WHOLE = re.compile(r"int|unsigned|bool|\w+_t")
 _PLAIN = re.compile(r"(?:::)?\w+")
 _NUMBER = re.compile(r"(?:cute::)?_(\d+)(?:\s*\{\s*\})?")
 _CONSTANT = re.compile(
@@ -383,16 +383,15 @@ def _bare(text: str) -> str:
 
 
 def _declared(source: CSource, word: str, but: int = -1) -> list[tuple[int, str]]:
-    """(position, text) of the aliases and constants of a name, but the one at a place."""
-
-    def made() -> dict[str, list[tuple[int, str]]]:
-        every: dict[str, list[tuple[int, str]]] = {}
-        for match in _DECLARED.finditer(source.statements):
-            every.setdefault(match[1] or match[3], []).append((match.start(), squeeze(match[2] or match[4])))
-        return every
-
-    found = source.table("cutlass names", made).get(word, [])
-    return [(at, text) for at, text in found if not at <= but < at + len(text) + len(word) + 9]
+    """(position, text) of the aliases and constants of a name, but of one whose initialiser a place stands in."""
+    static = frozenset({"static", "const"})
+    constant = [
+        one
+        for one in constants_named(source, word)
+        if one.constant and ("constexpr" in one.qualifiers or (static <= one.qualifiers and _WHOLE.fullmatch(one.type)))
+    ]
+    found = sorted((*aliases_named(source, word), *constant), key=lambda one: one.position)
+    return [(one.start, one.text) for one in found if not one.start <= but < one.end]
 
 
 def _class_body(source: CSource, name: str) -> tuple[list[str], int, int] | None:

@@ -25,7 +25,7 @@ from opscope_tools.source.python.lookup_cache import Memory, Step, Trail
 from opscope_tools.source.python.made_classes import call_of, from_factory, from_metaclass
 from opscope_tools.source.python.nested_scopes import Nesting
 from opscope_tools.source.python.outside import installed_version, is_installed, metaclass_module
-from opscope_tools.source.python.repository import SourceTree, Unit
+from opscope_tools.source.python.repository import Kept, SourceTree, Unit
 from opscope_tools.source.python.rows import AssignRow, ClassRow, FunctionRow, ImportRow, Row
 
 __all__ = ["Base", "ClassSymbol", "Exports", "Found", "Resolver"]
@@ -42,8 +42,7 @@ class Resolver:
         self._branches = Branches(self.available, self._evaluator)
         self._nesting = Nesting()
         self._memory = Memory()
-        #: what others have worked out with this one, each under its own type; it refers back, so it can lie nowhere else
-        self.kept: dict[type, object] = {}
+        self.kept = Kept()
 
     def question(
         self, checkpoint: Callable[[], None] | None = None, *, apart: bool = False

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any, TypeVar
 
 from opscope_cache.trees import PYTHON, Signature, tree_at
 from opscope_schemas.common import Repository
@@ -50,12 +51,26 @@ from opscope_tools.source.storage.entries import (
 )
 from opscope_tools.source.storage.places import index_place
 
+_T = TypeVar("_T")
+
 #: modules kept in memory, the least recently used go first
 _UNITS = 150
 #: changed files that a question reads by the way; where there are more, it is the index that is missing
 _FEW = 60
 #: no anchor in front: a pattern that begins with a literal is searched several times faster
 _CLASS = re.compile(rb"class[ \t]+(\w+)[ \t]*[(:\[]")
+
+
+class Kept:
+    """What others have worked out of an object, each under its own type, beside it: what refers back can lie nowhere else and be let go."""
+
+    def __init__(self) -> None:
+        self._held: dict[type, Any] = {}
+
+    def of(self, kind: type[_T], make: Callable[[], _T]) -> _T:
+        """What is held of that type; made where nothing is."""
+        found: _T = self._held[kind] if kind in self._held else self._held.setdefault(kind, make())
+        return found
 
 
 @dataclass(eq=False)
@@ -67,8 +82,8 @@ class Unit:
     name: str
     is_package: bool
     rows: FileRows
-    #: what others have worked out of this file, each under its own type; it refers back, so it can lie nowhere else
-    kept: dict[type, object] = field(default_factory=dict)
+    #: of this state of the file
+    kept: Kept = field(default_factory=Kept)
 
     @cached_property
     def bindings(self) -> dict[str, list[Row]]:

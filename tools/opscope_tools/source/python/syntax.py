@@ -101,11 +101,7 @@ def parameters(arguments: ast.arguments) -> list[tuple[ast.arg, ast.expr | None]
 
 
 def _source(unit: Unit) -> Source:
-    found = unit.kept.get(Source)
-    if found is None:
-        found = unit.kept[Source] = Source(unit.tree.source(unit.file).split(b"\n"))
-    assert isinstance(found, Source)
-    return found
+    return unit.kept.of(Source, lambda: Source(unit.tree.source(unit.file).split(b"\n")))
 
 
 def function(unit: Unit, row: FunctionRow) -> Function | None:

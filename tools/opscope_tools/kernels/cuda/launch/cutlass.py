@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from opscope_schemas.tiling import Constexpr, Launch, Parameter, TileSize
 
+from opscope_tools.kernels.cuda.declarations import aliases_named
 from opscope_tools.kernels.cuda.source_text import (
     CSource,
     matching,
@@ -162,30 +163,24 @@ def _member(scope: str, word: str, sources: list[CSource]) -> tuple[str, CSource
     for source in sources:
         for match in re.finditer(rf"\b(?:struct|class)\s+{re.escape(scope)}\b[^;{{()]*\{{", source.statements):
             end = source.block_end(match.end() - 1)
-            for using in _usings(source, word):
-                if match.end() <= using.start() < end:
-                    return squeeze(using[1]), source, using.start()
+            for using in aliases_named(source, word):
+                if match.end() <= using.start < end:
+                    return using.text, source, using.start
     return None
 
 
 def _alias(word: str, source: CSource, at: int, sources: list[CSource]) -> tuple[str, CSource, int] | None:
     """(text, file, position) of the `using` that a name means: in the blocks around, else the only one there is."""
-    own = [m for m in _usings(source, word) if m.start() != at]
-    inside = [m for m in own if all(b >= at for a, b in source.all_blocks if a < m.start() < b)]
-    near = [m for m in inside if m.start() < at] or inside
+    own = [one for one in aliases_named(source, word) if one.start != at]
+    inside = [one for one in own if all(b >= at for a, b in source.all_blocks if a < one.start < b)]
+    near = [one for one in inside if one.start < at] or inside
     if near:
-        return squeeze(near[-1][1]), source, near[-1].start()
-    every = [(m, s) for s in sources for m in _usings(s, word) if m.start() != at or s is not source]
-    if len({squeeze(m[1]) for m, _ in every}) != 1:
+        return near[-1].text, source, near[-1].start
+    every = [(one, s) for s in sources for one in aliases_named(s, word) if one.start != at or s is not source]
+    if len({one.text for one, _ in every}) != 1:
         return None
-    match, other = every[0]
-    return squeeze(match[1]), other, match.start()
-
-
-def _usings(source: CSource, word: str) -> list[re.Match[str]]:
-    if word not in source.statements:
-        return []
-    return list(re.finditer(rf"\busing\s+{re.escape(word)}\s*+=\s*+([^;]+);", source.statements))
+    found, other = every[0]
+    return found.text, other, found.start
 
 
 def _parameter_of(word: str, source: CSource, at: int) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from opscope_tools.kernels.cuda.constants import constants
+from opscope_tools.kernels.cuda.declarations import constants_named
 from opscope_tools.kernels.cuda.launch.host_expressions import formula
 from opscope_tools.kernels.cuda.names.definitions import expand
 from opscope_tools.kernels.cuda.names.element_types import element_bytes
@@ -82,12 +82,7 @@ class Names:
 
     def _constant(self, name: str) -> Any:
         """A `constexpr` at file level, or an object macro."""
-        found = [
-            one
-            for one in constants(self.source)
-            if one.name == name and one.sign != "[" and one.text and not re.search(r"[{}]", one.text)
-            if one.qualifiers & {"const", "constexpr"} and self._outside(one.position)
-        ]
+        found = [one for one in constants_named(self.source, name) if one.plain and self._outside(one.position)]
         values = {one.text for one in found}
         if len(values) == 1:
             (text,) = values

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from opscope_tools.kernels.cuda.constants import constants
 from opscope_tools.kernels.cuda.launch.host_text import Names
 from opscope_tools.kernels.cuda.names.definitions import Definition
 from opscope_tools.kernels.cuda.names.structures import Struct, find_struct
@@ -84,7 +83,6 @@ class Library:
     writes: tuple[dict[Node, frozenset[str]], dict[Node, frozenset[str]]] = field(default_factory=lambda: ({}, {}))
     constants: dict[tuple[str, str], Any] = field(default_factory=dict)
     objects: dict[tuple[Any, ...], Type] = field(default_factory=dict)
-    _declared: dict[str, dict[str, list[tuple[str, str, int]]]] = field(default_factory=dict)
     _names: dict[str, Names] = field(default_factory=dict)
     _structs: dict[tuple[str, str], Struct | None] = field(default_factory=dict)
     _reading: set[str] = field(default_factory=set)
@@ -163,15 +161,6 @@ class Library:
         kind = space.rpartition("::")[2]
         tables = (_enumerations(header) for header in self.headers(source)) if kind else ()
         return kind if any(last in table.get(kind, ()) for table in tables) else ""
-
-    def declared(self, source: CSource, name: str) -> list[tuple[str, str, int]]:
-        """(words before the name, bracket or sign behind it, line) of the constants and tables of that name in a file."""
-        if source.path not in self._declared:
-            table: dict[str, list[tuple[str, str, int]]] = {}
-            for one in constants(source):
-                table.setdefault(one.name, []).append((one.words, one.sign, source.line(one.position)))
-            self._declared[source.path] = table
-        return self._declared[source.path].get(name, [])
 
     def function(self, source: CSource, found: Definition) -> Function:
         """A definition, parsed."""

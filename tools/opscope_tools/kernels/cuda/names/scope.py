@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from opscope_tools.kernels.cuda.declarations import constants_named
 from opscope_tools.kernels.cuda.names.functions import Function, Library
 from opscope_tools.kernels.cuda.names.structures import Struct
 from opscope_tools.kernels.cuda.names.values import (
@@ -31,7 +32,6 @@ from opscope_tools.kernels.cuda.syntax.tokens import Token, words
 from opscope_tools.kernels.values.expressions import Expression, Quantity, render, settled
 from opscope_tools.kernels.values.notation import Counts, read_size
 
-_STORAGE = frozenset("static inline const constexpr __device__ __constant__ extern volatile".split())
 _STRIPPED = re.compile(r"^(?:typename|const|struct)\s++")
 _GIVEN = re.compile(r"_*[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_*")
 
@@ -119,14 +119,15 @@ class Scope:
 
     def _declared(self, name: str) -> Value | None:
         """A constant or table of the file whose type is written there; None for whole numbers and what is not found."""
-        for before, after, line in self.library.declared(self.function.code.source, name):
-            storage = before.split()
-            kind = named_type(" ".join(w for w in storage if w not in _STORAGE))
+        source = self.function.code.source
+        for one in constants_named(source, name):
+            kind = named_type(one.type)
             if kind is None:
                 continue
-            if after == "[":
+            if one.sign == "[":
+                storage = one.qualifiers
                 space = "constant" if "__constant__" in storage else "global" if "__device__" in storage else "local"
-                written = f"{before.strip()} {name}[...] ({self.function.file}:{line})"
+                written = f"{one.words.strip()} {name}[...] ({self.function.file}:{source.line(one.position)})"
                 return Value(with_size(kind, None), space=space, definition=written)
             if kind.kind != "int":
                 return Value(kind)

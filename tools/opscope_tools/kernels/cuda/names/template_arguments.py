@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from opscope_tools.kernels.cuda.constants import constants
 from opscope_tools.kernels.cuda.cute.expressions import Cute, parsed
 from opscope_tools.kernels.cuda.cute.values import is_cute, shown, told_whole
+from opscope_tools.kernels.cuda.declarations import aliases, constants
 from opscope_tools.kernels.cuda.launch.host_expressions import formula
 from opscope_tools.kernels.cuda.names.definitions import template_names
 from opscope_tools.kernels.cuda.names.element_types import element_bits
@@ -189,7 +189,6 @@ def class_template(source: CSource, name: str) -> tuple[str, list[str], int, int
 
 
 _WHOLE = re.compile(r"int|size_t|uint32_t|unsigned|unsigned int|bool|auto|\w+_t")
-_ALIAS = re.compile(r"\busing\s++(\w+)\s*+=\s*+([^;]+);")
 
 
 def _members(source: CSource, body: int, end: int, bound: dict[str, str], members: Members) -> None:
@@ -200,19 +199,18 @@ def _members(source: CSource, body: int, end: int, bound: dict[str, str], member
         members.numbers[name] = value if isinstance(value, int) else Quantity(text)
         members.types[name] = text
     own: set[str] = set()
-    found_ = [(m.start(), m[1], m[2], False) for m in _ALIAS.finditer(source.statements, body, end)]
-    found_ += [
-        (one.position, one.name, one.text, True)
+    numbers = [
+        one
         for one in constants(source)
-        if body <= one.start < end and {"static", "constexpr"} <= one.qualifiers
-        if one.sign != "[" and one.text and _WHOLE.fullmatch(one.type)
+        if one.constant and {"static", "constexpr"} <= one.qualifiers and _WHOLE.fullmatch(one.type)
     ]
-    for at, name, text, number in sorted(found_):
-        line = source.line(at)
+    inside = [one for one in (*numbers, *aliases(source)) if body <= one.start < end]
+    for one in sorted(inside, key=lambda one: one.position):
+        line, name, text = source.line(one.position), one.name, one.text
         if name in own:
             continue
         own.add(name)
-        if number:
+        if one.constant:
             value = formula(members.settled(text), members.number)
             members.numbers[name] = value if isinstance(value, int) else Quantity(name)
             shown_ = render(value).replace("{", "").replace("}", "")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from opscope_cache.store import MemoryStore
 from opscope_schemas.common import Repository
 from opscope_tools.kernels import describe, scan, select
-from opscope_tools.kernels.cuda.constants import constants
+from opscope_tools.kernels.cuda.declarations import constants
 from opscope_tools.kernels.cuda.source_text import CSource
 
 _INITIAL = st.sampled_from(

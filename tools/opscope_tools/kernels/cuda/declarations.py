@@ -1,4 +1,4 @@
-"""Constants and tables as C++ declares them, `static constexpr int M = 3, N{4};`: the one reader of such declarations."""
+"""Constants, tables and aliases as C++ declares them (`static constexpr int M = 3, N{4};`, `using T = half;`): their one reader."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ _HEAD = re.compile(
 _FURTHER = re.compile(r",\s*+([*&]?)\s*+(\w++)\s*+(?=[\[={])")
 _STOP = re.compile(r"[()\[\]{};,]")
 _BLANK = re.compile(r"\s*+")
+_ALIAS = re.compile(r"\busing\s++(\w++)\s*+=\s*+([^;]+);")
 #: what stands between the parameters of a function and its body
 _BEHIND_PARAMETERS = frozenset({"noexcept", "override", "final", "volatile"})
 
@@ -35,9 +36,10 @@ class Declared:
     sign: str
     #: its initialiser, on one line; of a table all that stands behind its name
     text: str
-    #: of the declaration, and of the name
+    #: of the declaration, of the name, and where its initialiser ends
     start: int
     position: int
+    end: int
 
     @cached_property
     def qualifiers(self) -> frozenset[str]:
@@ -49,10 +51,47 @@ class Declared:
         """Of `words`, the type."""
         return " ".join(word for word in self.words.split() if word not in _QUALIFIERS)
 
+    @property
+    def constant(self) -> bool:
+        """Whether it is constant and one value, no table."""
+        return self.sign != "[" and bool(self.text) and bool(self.qualifiers & {"const", "constexpr"})
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is such a constant and its initialiser one expression, no list of others."""
+        return self.constant and not re.search(r"[{}]", self.text)
+
 
 def constants(source: CSource) -> list[Declared]:
-    """Those of a file, of its classes and functions, in order."""
+    """Constants and tables of a file, of its classes and functions, in order."""
     return source.table("constants", lambda: list(_declared(source.statements)))
+
+
+def constants_named(source: CSource, name: str) -> list[Declared]:
+    """Those of one name."""
+    return source.table("constants by name", lambda: _by_name(constants(source))).get(name, [])
+
+
+def aliases(source: CSource) -> list[Declared]:
+    """What `using` names, in order; `text` is what it stands for."""
+
+    def made() -> list[Declared]:
+        found = _ALIAS.finditer(source.statements)
+        return [Declared(m[1], "using", "=", squeeze(m[2]), m.start(), m.start(1), m.end()) for m in found]
+
+    return source.table("aliases", made)
+
+
+def aliases_named(source: CSource, name: str) -> list[Declared]:
+    """Those of one name."""
+    return source.table("aliases by name", lambda: _by_name(aliases(source))).get(name, [])
+
+
+def _by_name(declared: list[Declared]) -> dict[str, list[Declared]]:
+    table: dict[str, list[Declared]] = {}
+    for one in declared:
+        table.setdefault(one.name, []).append(one)
+    return table
 
 
 def _declared(code: str) -> Iterator[Declared]:
@@ -61,7 +100,7 @@ def _declared(code: str) -> Iterator[Declared]:
         while name not in _BEHIND_PARAMETERS:
             text, end = _initialiser(code, at)
             if not pointer:
-                yield Declared(name, head[1], code[at], squeeze(text), head.start(), position)
+                yield Declared(name, head[1], code[at], squeeze(text), head.start(), position, end)
             further = _FURTHER.match(code, end)
             if further is None:
                 break
