@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 from opscope_cache.store import MemoryStore
+from opscope_schemas.common import Repository
 from opscope_schemas.errors import InputError
 from opscope_schemas.search import SearchSourceResult
 from opscope_tools.catalog import tool_named
+from opscope_tools.index.search import texts
 from opscope_tools.running.runner import run_tool
 from opscope_tools.running.tool import ToolContext
 from opscope_tools.running.workspace import Workspace, folder_repository, installed_repository
@@ -66,6 +68,29 @@ def test_a_hit_stands_where_it_says_and_inside_the_definition_that_it_names(tran
             if hit.begins:
                 assert hit.begins <= hit.line <= hit.ends
                 assert re.search(rf"(def|class) {hit.within.rpartition('.')[2]}\b", lines[hit.begins - 1])
+
+
+def test_repositories_in_one_folder_are_each_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As installed packages lie: what one question has read of one is not given up for the other."""
+    read: list[str] = []
+    really = texts._read
+
+    def counted(repository: Repository, *given: Any, **named: Any) -> texts.Block:
+        read.append(repository.name)
+        return really(repository, *given, **named)
+
+    monkeypatch.setattr(texts, "_read", counted)
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        for number in range(40):
+            (tmp_path / name / f"m{number}.py").write_text(f"def {name}_{number}(): pass\n")
+    repositories = {name: Repository(name=name, root=tmp_path, packages=(name,)) for name in ("one", "two")}
+    context = ToolContext(Workspace(repositories=repositories, output=tmp_path, store=MemoryStore()))
+    assert [hit.file for hit in asked(context, "def:two_7").hits] == ["two/m7.py"]
+    assert set(read) == {"one", "two"}
+    read.clear()
+    assert [hit.file for hit in asked(context, "def:one_8").hits] == ["one/m8.py"]
+    assert read == []
 
 
 # ---- planted source ------------------------------------------------------------------------------------------------

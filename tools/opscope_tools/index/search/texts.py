@@ -74,7 +74,7 @@ class Texts:
                 parts.setdefault(zlib.crc32(file.encode("utf-8", "replace")) % _PARTS, []).append((file, signature))
             for part, files in sorted(parts.items()):
                 checkpoint()
-                yield self._block(repository, (str(repository.root), suffixes[0], part), tuple(files))
+                yield self._block(repository, (repository.name, suffixes[0], part), tuple(files))
 
     def _block(
         self, repository: Repository, key: tuple[str, str, int], files: tuple[tuple[str, Signature], ...]
