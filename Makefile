@@ -5,6 +5,8 @@ TARGET ?= llama
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# without bytecode each of the many processes that tests start would compile the code anew
+unexport PYTHONDONTWRITEBYTECODE
 # a process of tests, with those that it starts, takes about two gigabytes; one more than cores, as each waits for others now and then
 PARALLEL := -n $(shell expr $$(nproc 2>/dev/null || echo 1) + 1) --maxprocesses 4 --dist worksteal
 CHECKED := tests/test_architecture.py tests/schemas tests/cache tests/conformance/test_workflows.py tests/tools/report tests/tools/pictures tests/tools/hardware tests/tools/kernels/test_kernel_corpus.py tests/tools/kernels/test_read_kernels.py tests/tools/test_import_rules.py
@@ -221,7 +223,9 @@ setup: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt tests/kernel-sources.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/pip install --quiet --upgrade --constraint constraints.txt pip
+	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m compileall -qq -j 0 $(addprefix $(VENV)/lib/*/site-packages/,torch transformers sympy) || true # on all cores, where pip takes one; some files are templates
 	$(BIN)/pip download --quiet --no-deps --only-binary :all: --dest $(VENV)/sources --requirement tests/kernel-sources.txt
 	touch $@
 

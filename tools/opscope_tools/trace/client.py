@@ -15,6 +15,7 @@ import os
 import queue
 import secrets
 import select
+import sys
 import tempfile
 import threading
 import time
@@ -28,7 +29,7 @@ from opscope_schemas import errors
 from opscope_schemas.errors import CancelledError, OpscopeError, WorkerError
 
 import opscope_tools
-from opscope_tools.children import UNLIMITED, Cage, Child, Limits, run, scratch_folder, start
+from opscope_tools.children import UNLIMITED, Cage, Child, Done, Limits, run, scratch_folder, start
 
 _OFFLINE = {
     "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "TOKENIZERS_PARALLELISM": "false",
@@ -38,7 +39,19 @@ _OFFLINE = {
 _POLL_SECONDS = 0.05
 #: notes of progress that may wait to be read, characters of one, bytes of a reply: traced code could write without end
 _WAITING, _LONGEST_NOTE, _LONGEST_REPLY = 64, 500, 256 << 20
-_PLACES = "import json, sys; print(json.dumps([*sys.path, sys.prefix, sys.base_prefix, sys.exec_prefix]))"
+#: says where an interpreter's code lies, and whether torch lies there as some installers leave it: without bytecode, which could be written
+_PLACES = """
+import importlib.util, json, os, sys
+torch = importlib.util.find_spec("torch")
+plain = bool(torch and torch.cached and not os.path.exists(torch.cached) and os.access(os.path.dirname(torch.origin), os.W_OK))
+places = [*sys.path, sys.prefix, sys.base_prefix, sys.exec_prefix]
+print(json.dumps({"places": places, "plain": plain and not sys.dont_write_bytecode}))
+"""
+#: has Python write the bytecode of what every trace imports
+_COMPILES = """
+import torch.fx.experimental.symbolic_shapes
+import transformers.cache_utils, transformers.masking_utils, transformers.modeling_utils
+"""
 _START = Path(__file__).with_name("start.py")
 
 
@@ -82,7 +95,7 @@ class Worker:
                 raise CancelledError("The call was cancelled.")
         wait = self._patience(cancelled)
         try:
-            process = self._running()
+            process = self._running(wait, progress)
             try:
                 self._send(process.stdin.fileno(), {"kind": kind, "payload": dict(payload), "id": self._expect()}, wait)
             except OSError:
@@ -141,13 +154,13 @@ class Worker:
                 raise _rebuilt(reply["error"])
             progress(reply["progress"][:_LONGEST_NOTE])
 
-    def _running(self) -> Child:
+    def _running(self, wait: Callable[[], None], progress: Callable[[str], None]) -> Child:
         if self._process is not None and self._process.running:
             return self._process
         self._end()  # what a dead one left open
         ours = [str(Path(m.__path__[0])) for m in (opscope_tools, opscope_schemas, opscope_cache)]
         try:
-            seen = self._readable()
+            seen = self._readable(wait, progress)
             scratch = self._held.enter_context(scratch_folder("trace"))
             cage = Cage(
                 read=(*seen, *ours, str(_START.parents[1]), *self._packages, *self._roots, *self._installed), write=(str(scratch),),
@@ -173,16 +186,27 @@ class Worker:
         threading.Thread(target=_pump, args=(self._process.stdout, self._replies, self._mark), daemon=True).start()
         return self._process
 
-    def _readable(self) -> list[str]:
-        """Where the interpreter's own code lies: its installation, and what its search path names."""
+    def _readable(self, wait: Callable[[], None], progress: Callable[[str], None]) -> list[str]:
+        """Where the interpreter's own code lies: its installation, and what its search path names.
+
+        A worker writes nothing there: without bytecode each would compile torch anew, for longer than it takes to trace.
+        """
         if not self._seen:
-            done = run([self._python, "-P", "-c", _PLACES], seconds=60, environment=_OFFLINE)
+            done = self._says(_PLACES, 60, wait)
             try:
-                self._seen = [place for place in json.loads(done.out) if place not in ("", "/")]
+                said = json.loads(done.out)
             except ValueError:
-                said = (done.err.strip().splitlines() or ["it gave no answer"])[-1]
-                raise OSError(errno.ENOEXEC, said[:200]) from None
+                last = (done.err.strip().splitlines() or ["it gave no answer"])[-1]
+                raise OSError(errno.ENOEXEC, last[:200]) from None
+            if said["plain"] and not sys.dont_write_bytecode:
+                progress("compiling torch and transformers, once")
+                self._says(_COMPILES, 300, wait)
+            self._seen = [place for place in said["places"] if place not in ("", "/")]
         return self._seen
+
+    def _says(self, program: str, seconds: float, wait: Callable[[], None]) -> Done:
+        """What the interpreter prints that runs a few lines of ours."""
+        return run([self._python, "-P", "-c", program], seconds=seconds, environment=_OFFLINE, checkpoint=wait)
 
     def _death(self) -> WorkerError:
         """Why the worker is gone, in one sentence."""
