@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["OWN_TRACE", "SECOND_TRACE", "of_its_point"]
+__all__ = ["OWN_TRACE", "SECOND_TRACE", "UNPADDED", "of_its_point"]
 
 #: of a document that is not the general one; stands behind the reason
 OWN_TRACE = (
@@ -10,6 +10,8 @@ OWN_TRACE = (
 )
 #: where a trace on plain numbers has the totals of the general formulas
 SECOND_TRACE = "A second trace, on plain numbers and layer by layer, gave the same figures."
+#: of a model that takes a mask for padded sequences, which none was given
+UNPADDED = "No padding and no packed sequences: no attention mask is given, and padding masks that the model makes itself are all ones."
 
 
 def of_its_point(note: str) -> bool:

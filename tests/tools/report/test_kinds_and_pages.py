@@ -10,12 +10,12 @@ import report_toy as toy
 from opscope_schemas.analysis import Kernel, ModuleAnalysis, ModuleNode, TensorInfo
 from opscope_tools.report.call_kinds import kinds_told
 from opscope_tools.report.components import _interface
-from opscope_tools.report.facts import ImplementationFacts, module_of_call
+from opscope_tools.report.facts import Figures, ImplementationFacts, module_of_call
 from opscope_tools.report.graph import Graph, Span, Vertex
 from opscope_tools.report.kinds import kinds_of, layers_told
 from opscope_tools.report.purposes import purpose
 from opscope_tools.report.quotes import Quotes
-from opscope_tools.report.story import story
+from opscope_tools.report.story import _above_diagonal, story
 from opscope_tools.report.svg import svg
 
 
@@ -305,6 +305,25 @@ def test_attention_without_a_cache_reads_what_its_operator_or_a_mask_leaves(
     graph = toy.graph(main).model_copy(update={"cache": None})
     changed = replace(facts, documents=(main,), graphs=(graph,))
     assert f"lets each token read {said}" in purpose(changed, toy_module(changed, attention), Quotes())
+
+
+@pytest.mark.parametrize(
+    ("inputs", "said"),
+    [
+        ((3, 3), "2.05 kFLOP are attention to later tokens, which its kernel, told so by the source, need not compute."),
+        ((4, 4), "2.05 kFLOP are attention to later tokens that a mask, handed as a tensor, hides: eager execution computes them."),
+        ((3, 4), "1.02 kFLOP are attention to later tokens, which its kernel, told so by the source, need not compute, and 1.02 kFLOP "
+                 "are attention to later tokens that a mask, handed as a tensor, hides: eager execution computes them."),
+    ],
+)  # fmt: skip
+def test_pairs_that_a_tensor_hides_are_computed(facts: ImplementationFacts, inputs: tuple[int, int], said: str) -> None:
+    add = toy.layer_kernels("")[2]
+    saved = {"operator": "opscope.sdpa", "causal_saving": "1024", "flops": "4096", "matmul_flops": "4096"}
+    kernels = tuple(add.model_copy(update={**saved, "inputs": (toy.tensor("x"),) * count}) for count in inputs)
+    totals = facts.main.totals.model_copy(update={"causal_saving": "2048"})
+    main = facts.main.model_copy(update={"kernels": kernels, "totals": totals})
+    assert toy.unmarked(_above_diagonal(main, facts.point(main), Quotes())).endswith(said)
+    assert Figures.sum(kernels, facts.point(main)).needed == 8192 - 1024 * inputs.count(3)
 
 
 def test_attention_within_a_window_in_some_layers_says_so(facts: ImplementationFacts) -> None:

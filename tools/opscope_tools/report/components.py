@@ -25,6 +25,7 @@ from opscope_tools.report.insights import by_line, counts_little, insights, libr
 from opscope_tools.report.kinds import layers_told
 from opscope_tools.report.links import Operators, Unit, edges_of
 from opscope_tools.report.nodes import counted_again, node_of, weights_of
+from opscope_tools.report.overview import model_files
 from opscope_tools.report.pseudocode import Call, parameters_read, pseudocode
 from opscope_tools.report.purposes import purpose
 from opscope_tools.report.quotes import Quotes
@@ -335,7 +336,7 @@ def settled(facts: ImplementationFacts) -> dict[str, object]:
 
 def _set_by_model(facts: ImplementationFacts) -> set[str]:
     """Settings that the model's own code writes into a configuration, as into the copy that it hands to a decoder."""
-    lines = code_lines(facts.reader, facts.modeling_file)
+    lines = [line for path in model_files(facts) for line in code_lines(facts.reader, path)]
     return {found[1] for line in lines if (found := re.match(r"\s*(?!self\.)\w*config\.(\w+) = ", line))}
 
 

@@ -17,7 +17,15 @@ from opscope_schemas.units import things
 
 from opscope_tools.report import scan
 from opscope_tools.report.facts import ImplementationFacts, product_widths, short, size_at
-from opscope_tools.report.overview import checked, device_tests_said, lines_that_ran, ran_in, scopes
+from opscope_tools.report.overview import (
+    checked,
+    device_tests_said,
+    lines_that_ran,
+    matching,
+    model_files,
+    ran_in,
+    scopes,
+)
 from opscope_tools.report.quotes import Quotes, as_source, in_code, joined
 
 __all__ = ["configuration_note", "configuration_rows", "constraint_lines", "declared_at", "layer_settings"]
@@ -176,8 +184,7 @@ def _in_weights(facts: ImplementationFacts, size: int) -> bool:
 
 def _made(facts: ImplementationFacts, name: str) -> str:
     """Where the model makes a size that is no field of its configuration."""
-    classes = {short(module.class_name) for module in facts.modules}
-    found = scan.matching_lines(facts.reader, facts.modeling_file, rf"\bself\.{name}\s*=(?!=)", classes)
+    found = matching(facts, rf"\bself\.{name}\s*=(?!=)")
     return f"; no field of the configuration: `{in_code(found[0].text.strip())}` ({found[0].pointer})" if found else ""
 
 
@@ -301,7 +308,7 @@ def _read_by(facts: ImplementationFacts, own: Configuration, parameter: Hyperpar
 
 def layer_settings(facts: ImplementationFacts) -> list[str]:
     """The parameters by which the model's classes tell layers apart, through properties of the configuration too."""
-    pending = scan.by_layer(facts.reader, facts.modeling_file, scopes(facts.main))
+    pending = [name for path, names in model_files(facts).items() for name in scan.by_layer(facts.reader, path, names)]
     held = {p.name: None for _, p in _parameters(facts)}
     through = {m.at.name: m.reads for methods in facts.config_methods.values() for m in methods if m.is_property}
     found: dict[str, None] = {}
@@ -527,10 +534,10 @@ def constraint_lines(facts: ImplementationFacts) -> list[str]:
     typed = [check for check in ran if check.kind == "dtype"]
     rest = [check for check in ran if check not in tested and check not in typed]
     aligned = [check for check in rest if _ALIGNED.search(_said(check))]
-    path = facts.modeling_file
+    files = joined(f"`{path}`" for path in model_files(facts))
     lines = [f"Alignment: {_quoted(check)}" for check in aligned]
     beside = ", ".join(_asked(facts, hit) for hit in lines_that_ran(facts, _ALIGNS))
-    declared = f"Alignment: none declared; searched assert and raise in the classes that ran in `{path}`"
+    declared = f"Alignment: none declared; searched assert and raise in the classes that ran in {files}"
     asks = f"; what ran, or functions beside it that it may call, ask for it at {beside}" if beside else ""
     lines = lines or [f"{declared}{asks}."]
     shown = device_tests_said(facts)
@@ -542,7 +549,7 @@ def constraint_lines(facts: ImplementationFacts) -> list[str]:
         else []
     )
     lines += [f"Hardware: {_quoted(check)}" for check in tested] or asked or [
-        f"Hardware: none declared; searched `{path}` and the functions on the way for tests of devices, their capabilities "
+        f"Hardware: none declared; searched {files} and the functions on the way for tests of devices, their capabilities "
         "and optional packages in what ran."
     ]  # fmt: skip
     lines.append(

@@ -54,6 +54,7 @@ __all__ = [
     "role_of",
     "short",
     "size_at",
+    "told_hidden",
     "walk",
 ]
 
@@ -219,6 +220,12 @@ def leaves(document: Analysis) -> Iterator[tuple[str, Kernel]]:
     return ((owner, kernel) for _, owner, kernel in walk(document.kernels, document.class_name) if is_leaf(kernel))
 
 
+def told_hidden(kernel: Kernel) -> str:
+    """FLOPs of attention above the diagonal that a kernel need not compute: none where a tensor hides these pairs, all of which it reads."""
+    tensor = "sdpa" in kernel.operator and len(kernel.inputs) > len(("query", "key", "value"))
+    return "0" if tensor else kernel.causal_saving
+
+
 def outermost(document: Analysis, class_name: str) -> list[Kernel]:
     """Calls of a class that are not inside another call of it, so that their costs add up."""
     found: list[Kernel] = []
@@ -260,7 +267,7 @@ class Figures:
     def sum(cls, kernels: Iterable[Kernel], values: Mapping[str, Rational]) -> Figures:
         """The figures of `kernels` together."""
         rows = [
-            (k.flops, k.matmul_flops, k.memory_access.read, k.memory_access.write, k.causal_saving) for k in kernels
+            (k.flops, k.matmul_flops, k.memory_access.read, k.memory_access.write, told_hidden(k)) for k in kernels
         ]  # a kernel's formulas carry its repeats already
         totals = [sum(evaluate(text, values) for text in column) for column in zip(*rows, strict=True)] or [0, 0, 0, 0]
         return cls(*totals)

@@ -35,7 +35,7 @@ PHASES = ("prefill", "decode", "encode", "forward")
 
 #: the last part of a key, or the name of a parameter; the first that fits
 _UNITS: tuple[tuple[str, Unit], ...] = (
-    (r"(?:matmul_|causal_)?flops", "FLOPs"),
+    (r"(?:matmul_|causal_|masked_)?flops", "FLOPs"),
     (r"intensity|ridge", "FLOPs per byte"),
     (r"tokens_per_second", "tokens/s"),
     (r"over_floor", "times"),

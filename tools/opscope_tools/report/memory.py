@@ -209,7 +209,7 @@ def _scores(facts: ImplementationFacts, numbers: Mapping[int, int]) -> Iterator[
                 _sized(facts, "attention scores", kernel.outputs[0]),
                 where,
                 "the product with the values, in the same attention",
-                "one layer's attention",
+                "to that product, or as long as a name in Python holds it",
             )
             return
 

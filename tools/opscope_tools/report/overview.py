@@ -356,7 +356,10 @@ def execution_lines(facts: ImplementationFacts) -> list[str]:
     lines += [f"Attention runs through `{hit.name}` ({hit.pointer})." for hit in fused]
     lines += _replaced(facts)
     if swaps := swappable(facts):
-        said = [f"`{hit.concerns or hit.name}` ({hit.pointer}) by `@{hit.text}`" for hit in swaps]
+        by: dict[str, list[str]] = {}
+        for hit in swaps:
+            by.setdefault(hit.concerns or hit.name, []).append(f"`@{hit.text}` ({hit.pointer})")
+        said = [f"`{name}` by {joined(places)}" for name, places in by.items()]
         lines.append(f"Kernels from elsewhere may replace {', '.join(said)}.")
     flags = capabilities(facts)
     for owner in dict.fromkeys(_declarer(facts, hit) for hit in flags):

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from opscope_tools.report.facts import ImplementationFacts, short, walk
-from opscope_tools.report.overview import scopes
+from opscope_tools.report.overview import model_files, scopes
 from opscope_tools.report.sources import Span
 
 __all__ = ["paper_lines"]
@@ -88,7 +88,7 @@ def paper_lines(facts: ImplementationFacts) -> list[str]:
 
 def _named(facts: ImplementationFacts) -> Iterator[tuple[str, int, str]]:
     """File, line and address of links in the classes that ran and in the configuration's class, each address once."""
-    places = [(facts.modeling_file, span.line, span.end_line) for span in _spans(facts)]
+    places = [(path, span.line, span.end_line) for path, span in _spans(facts)]
     if facts.config_location is not None:
         path, span = facts.config_location
         places.append((path, span.line, span.end_line))
@@ -102,11 +102,13 @@ def _named(facts: ImplementationFacts) -> Iterator[tuple[str, int, str]]:
                     yield path, line, link
 
 
-def _spans(facts: ImplementationFacts) -> Iterator[Span]:
-    for name in sorted(scopes(facts.main)):
-        span = facts.reader.definition(facts.modeling_file, name)
-        if span is not None:
-            yield span
+def _spans(facts: ImplementationFacts) -> Iterator[tuple[str, Span]]:
+    """What ran of the model's files."""
+    for path, names in model_files(facts).items():
+        for name in sorted(names):
+            span = facts.reader.definition(path, name)
+            if span is not None:
+                yield path, span
 
 
 def _kept(facts: ImplementationFacts) -> Iterator[tuple[str, str]]:

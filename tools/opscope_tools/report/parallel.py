@@ -24,6 +24,7 @@ from opscope_tools.report.facts import ImplementationFacts, locate, short
 from opscope_tools.report.memory import tensor_bytes
 from opscope_tools.report.nodes import modules_at, tied_modules
 from opscope_tools.report.overview import scopes
+from opscope_tools.report.quotes import joined
 from opscope_tools.report.sources import SourceReader, Span
 from opscope_tools.source.python.imports import chain, heads
 
@@ -75,6 +76,8 @@ _Gathered = tuple[tuple[ModuleNode, ...], Communication]
 _WRAPS = "transformers/distributed/fsdp.py", "fully_shard(model,"
 #: what brings the weights of a module together that each rank keeps a part of
 _WEIGHTS = "all_gather of its weights, before it runs"
+#: what PyTorch's `fully_shard` does by default with the module that holds all others
+_ROOT = "which a rank then keeps whole, as `fully_shard` does by default with a root"
 #: as many modules of a plan are named, of more their number is
 _NAMED = 1
 #: the class that reads plans, and from which its models derive
@@ -125,6 +128,14 @@ class Split:
         found = {path for path in self.modules if any(span.name == _MODEL for _, span in self.lineage(path))}
         return found or None
 
+    @cached_property
+    def files(self) -> tuple[str, ...]:
+        """The file of what is split, then those of its package that define the modules that ran."""
+        package = self.document.file.partition("/")[0]
+        classes = dict.fromkeys(ran.class_name for several in self.modules.values() for ran in several)
+        places = [place[0] for name in classes if (place := locate(self.reader, name)) is not None]
+        return tuple(dict.fromkeys([self.document.file, *(p for p in places if p.partition("/")[0] == package)]))
+
     def lineage(self, path: str) -> list[tuple[str, Span]]:
         """The class of the module at a path, with those that it derives from."""
         return scan.lineage(self.reader, locate(self.reader, self.modules[path][0].class_name))
@@ -141,7 +152,7 @@ def _plans(split: Split) -> list[scan.Plan]:
             declared = [p for p in declared if p.takes_back or p in here]
         found += [_with_table(split, plan) for plan in declared]
     for name in sorted(scopes(split.document) | {short(split.tree.model_class)}):
-        found += scan.plans(split.reader, split.document.file, name)
+        found += [plan for file in split.files for plan in scan.plans(split.reader, file, name)]
     found += _of_parts(split, {plan.declared.pointer for plan in found})
     return [plan for plan in found if not plan.takes_back]
 
@@ -201,11 +212,12 @@ def _with_table(split: Split, plan: scan.Plan) -> scan.Plan:
 
 def _files(split: Split) -> list[str]:
     """The model's own: of its code and of its configuration."""
-    return [split.document.file, *([split.config_location[0]] if split.config_location else [])]
+    own = [split.config_location[0]] if split.config_location else []
+    return list(dict.fromkeys([*split.files, *own]))
 
 
 def _searched(split: Split) -> str:
-    return " and ".join(f"`{path}`" for path in _files(split))
+    return joined(f"`{path}`" for path in _files(split))
 
 
 def strategies(split: Split) -> tuple[Strategy, ...]:
@@ -213,7 +225,7 @@ def strategies(split: Split) -> tuple[Strategy, ...]:
     plans = _plans(split)
     found = []
     for kind, declared, pattern in _STRATEGIES:
-        calls = scan.matching_lines(split.reader, split.document.file, pattern)
+        calls = [hit for file in split.files for hit in scan.matching_lines(split.reader, file, pattern)]
         own = [(plan, _present(split, plan)) for plan in plans if plan.kind == declared]
         held = [(plan, names) for plan, names in own if names or split.document.instance or not plan.entries]
         places = [_declares(plan, names) for plan, names in held]
@@ -285,7 +297,7 @@ def _words(pattern: str) -> str:
 
 def communications(split: Split) -> tuple[Communication, ...]:
     """Collectives that source calls, and plan entries with what their style communicates where a plan is applied."""
-    calls = _collectives(split.reader, split.document.file)
+    calls = [hit for file in split.files for hit in _collectives(split.reader, file)]
     rows = [
         Communication(what=hit.text, primitive=hit.name, when="", file=hit.path, line=hit.line,
                       note="not analysed: source sets the size")
@@ -319,14 +331,19 @@ def _as_wrapped(split: Split, gathered: Sequence[_Gathered]) -> Iterator[Communi
             note = f"one weight with {', '.join(others)}, gathered once" if others else ""
             kept += nodes
             yield row.model_copy(update={"what": what, "file": last.file, "line": last.line, "note": note})
+    beside = (
+        ""
+        if len(shared) != 1 or len(tied) != 2
+        else f", and {shared[0].what.partition(' split as ')[0]}, one weight with a module of no entry,"
+    )
     rest = split.tree.parameters - _within(split.tree.tree, kept)
     lines = enumerate(split.reader.lines(_WRAPS[0]) or (), 1)
     wraps = next((line for line, text in lines if _WRAPS[1] in text), 0)
     known = bool(gathered) and all(nodes for nodes, _ in gathered)
     if known and rest > 0 and wraps and not split.document.instance:
         yield Communication(
-            what="what no entry names split as the whole model", primitive=_WEIGHTS, when=gathered[0][1].when,
-            file=_WRAPS[0], line=wraps, bytes=f"{rest} * {{w_bytes}}", calls="1",
+            what=f"what no entry names{beside} split as the root", primitive=_WEIGHTS, when=gathered[0][1].when,
+            file=_WRAPS[0], line=wraps, bytes=f"{rest} * {{w_bytes}}", calls="1", note=_ROOT,
         )  # fmt: skip
 
 
@@ -384,8 +401,8 @@ def communication_rows(split: Split) -> list[tuple[str, str, str, str]]:
     """The same as rows of a table, with sizes at the report's point; modules whose split is alike share a row."""
     rows: dict[tuple[str, ...], list[Communication]] = {}
     for each in communications(split):
-        size = (each.bytes, each.calls, each.what.partition("` ")[2]) if each.primitive != _WEIGHTS else ()
-        key = (each.primitive, each.when, each.note, *size, "" if each.when else each.what)
+        size = (each.note, each.bytes, each.calls, each.what.partition("` ")[2]) if each.primitive != _WEIGHTS else ()
+        key = (each.primitive, each.when, *size, "" if each.when else each.what)
         rows.setdefault(key, []).append(each)
     searched = f"searched {_searched(split)} for collectives and for entries of plans that name a module of this pass"
     said = [_row(split, alike) for alike in rows.values()]
@@ -409,18 +426,15 @@ def _row(split: Split, alike: Sequence[Communication]) -> tuple[str, str, str, s
     pointers = ", ".join(f"`{each.file}:{each.line}`" for each in alike)
     if not first.when:
         return f"`{first.what}`", first.primitive, pointers, first.note
-    names = ", ".join(each.what.partition(" split as ")[0] for each in alike)
-    split_as = ", ".join(dict.fromkeys(each.what.partition(" split as ")[2] for each in alike))
+    styles: dict[str, list[str]] = {}
+    for name, _, style in (each.what.partition(" split as ") for each in alike):
+        styles.setdefault(style, []).append(name)
+    split_as = "; ".join(f"{', '.join(names)} split as {style}" for style, names in styles.items())
     if first.primitive == _WEIGHTS:
         sizes = "; ".join(f"{each.what.partition(' split as ')[0]} {_size(split, each)}" for each in alike)
-        return f"{names} split as {split_as}", first.primitive, f"{first.when} ({pointers})", sizes
+        return split_as, first.primitive, f"{first.when} ({pointers})", sizes
     each_of = "each " if len(alike) > 1 and first.bytes not in ("", "0") else ""
-    return (
-        f"{names} split as {split_as}",
-        first.primitive,
-        f"{first.when} ({pointers})",
-        f"{each_of}{_size(split, first)}",
-    )
+    return split_as, first.primitive, f"{first.when} ({pointers})", f"{each_of}{_size(split, first)}"
 
 
 @dataclass(frozen=True)
@@ -606,9 +620,10 @@ def _size(split: Split, each: Communication) -> str:
 
 def overlapping(split: Split) -> Overlap:
     """Lines that overlap communication with computation, or what was looked for."""
-    hits = scan.matching_lines(split.reader, split.document.file, r"\b(async_op|cuda\.Stream|wait_stream)\b")
+    pattern = r"\b(async_op|cuda\.Stream|wait_stream)\b"
+    hits = [hit for file in split.files for hit in scan.matching_lines(split.reader, file, pattern)]
     places = tuple(Place(file=hit.path, line=hit.line, text=f"`{hit.name}` is used") for hit in hits)
-    searched = f"searched `{split.document.file}` for async_op, cuda.Stream and wait_stream"
+    searched = f"searched {joined(f'`{file}`' for file in split.files)} for async_op, cuda.Stream and wait_stream"
     return Overlap(places=places, searched="" if places else searched)
 
 

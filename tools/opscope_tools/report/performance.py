@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from opscope_schemas.analysis import GroupTotal, ModelAnalysis
 from opscope_schemas.formula import Rational, evaluate
+from opscope_schemas.notes import UNPADDED
 from opscope_schemas.units import plain_bytes, things
 
 from opscope_tools.report import scan
-from opscope_tools.report.facts import Figures, ImplementationFacts, is_leaf, leaves, limited, short
+from opscope_tools.report.facts import Figures, ImplementationFacts, is_leaf, leaves, limited, short, told_hidden
 from opscope_tools.report.graph import Edge, Graph, Vertex
 from opscope_tools.report.kernels import in_code
 from opscope_tools.report.markdown import table
@@ -123,12 +124,12 @@ def points_said(facts: ImplementationFacts, quotes: Quotes) -> str:
 
 def basis_said(facts: ImplementationFacts) -> str:
     """What the figures of the table are those of, beside the kernels of the timeline."""
-    masked = any(document.totals.causal_saving != "0" for document in facts.documents)
+    told = any(told_hidden(kernel) != "0" for document in facts.documents for _, kernel in leaves(document))
     pairs = (
         " FLOPs of attention are those of all pairs of tokens; what bounds it, and the FLOPs per byte behind an operator, are told without "
-        "the products of pairs above the diagonal, which its kernel need not compute."
+        "the products of pairs above the diagonal, where its kernel is told that it need not compute them."
     )
-    return f"Bytes are those of eager execution, operator by operator, where 8.2 fuses.{pairs * masked}"
+    return f"Bytes are those of eager execution, operator by operator, where 8.2 fuses.{pairs * told}"
 
 
 def bottlenecks(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
@@ -144,9 +145,14 @@ def bottlenecks(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
     found = matching(facts, r"(\.item\(\)|synchronize\(|\.tolist\(\)|\.cpu\(\))")
     hits = dict.fromkeys([*(hit for hit in found if _ran(facts, hit)), *_waited_for(facts)])
     said = [f"`{hit.text.strip()}` ({hit.pointer})" for hit in hits]
+    unasked = (
+        "; these passes were given no attention mask, and code that is given one may ask for its values"
+        if any(UNPADDED in document.assumptions for document in facts.documents)
+        else ""
+    )
     none = (
         f"none found: searched what ran of {joined(f'`{path}`' for path in model_files(facts))} for item, tolist, cpu and synchronize, and all that ran "
-        "for conditions on what an operator computes; not for copies between host and device, such as `.to(device)`"
+        f"for conditions on what an operator computes; not for copies between host and device, such as `.to(device)`{unasked}"
     )
     lines.append(f"**Synchronization:** {', '.join(said) if said else none}")
     return lines

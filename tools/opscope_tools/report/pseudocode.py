@@ -455,8 +455,8 @@ class _Folded(ast.NodeTransformer):
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
         open_ = [value for value in node.values if self._listing.truth(value) is None]
-        if not open_ or self._listing.truth(node) is not None:
-            return self.generic_visit(node)
+        if isinstance(node.op, ast.And) or not open_ or self._listing.truth(node) is not None:
+            return self.generic_visit(node)  # a condition is told whole: what its other part guards would not be seen
         node.values = open_
         return self.visit(open_[0]) if len(open_) == 1 else self.generic_visit(node)
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from opscope_schemas.analysis import Kernel, ModelAnalysis
+from opscope_schemas.estimates import UNLIKE
 from opscope_schemas.formula import evaluate, variables
 from opscope_schemas.units import things
 
@@ -14,11 +15,11 @@ from opscope_tools.report import scan
 from opscope_tools.report.components import settled
 from opscope_tools.report.configuration import declared_at
 from opscope_tools.report.facts import ImplementationFacts, issued_in, leaves, short, walk
-from opscope_tools.report.kinds import windowed
+from opscope_tools.report.kinds import Window, windowed
 from opscope_tools.report.overview import capabilities, device_tests_said, matching, swappable
 from opscope_tools.report.papers import paper_lines
 from opscope_tools.report.pseudocode import Call, absent, reached
-from opscope_tools.report.quotes import Quotes
+from opscope_tools.report.quotes import Quotes, joined
 from opscope_tools.report.traits import traits_of
 
 __all__ = [
@@ -250,10 +251,11 @@ def _cache(facts: ImplementationFacts, quotes: Quotes) -> str:
     for document in facts.documents:
         grown = cache_bytes_per_token(facts, document) if document.phase == "decode" else None
         if grown:
-            batch = quotes("decode.batch_size", facts.point(document)["batch_size"])
+            point = facts.point(document)
+            batch = quotes("decode.batch_size", point["batch_size"])
             lines.append(
                 f"In decode the floor grows by {quotes('decode.cache_bytes_per_token', grown)} bytes for each cached "
-                f"token at batch {batch}{', as long as no window or chunk is full' if windowed(facts) else ''}."
+                f"token at batch {batch}{_while(windowed(facts), int(point['cache_len']))}."
             )
     lines += _states(facts, quotes)
     window = windowed(facts)
@@ -265,6 +267,15 @@ def _cache(facts: ImplementationFacts, quotes: Quotes) -> str:
             f"{window.tokens - 1:,}, which are all that a new one looks back at."
         )
     return " ".join(lines) or f"{where} keeps one; no line of its file makes it or adds to it."
+
+
+def _while(window: Window | None, cached: int) -> str:
+    """How long a cache with windows grows so: to the end of a window that is not full, or from there on."""
+    if window is None:
+        return ""
+    kind = "window" if window.slides else "chunk"
+    full = cached >= window.tokens - 1
+    return f", once each {kind} is full: layers with one grow no more" if full else f", as long as no {kind} is full"
 
 
 def _states(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
@@ -339,7 +350,10 @@ def _calibrated(facts: ImplementationFacts) -> list[str]:
     notes = [found.calibration for found in facts.estimates.values() if found.calibration is not None]
     errors = {name: error for note in notes for name, error in note.error.items()}
     off = ", ".join(f"{name.replace('_', ' ')} {error:g} %" for name, error in sorted(errors.items()))
+    rows = [row for found in facts.estimates.values() for row in found.operators]
+    unlike = joined(dict.fromkeys(row.kind for row in rows if row.measured_as.startswith(UNLIKE)))
     said = f"; off by, on average and on sizes that no fit has seen: {off}" if off else ""
+    said += f"; how far {unlike} are off, no measurement says" if unlike else ""
     return [f"Times: fits of {source}{said}" for source in dict.fromkeys(note.source for note in notes)]
 
 

@@ -358,6 +358,9 @@ def in_condition(reader: SourceReader, path: str, line: int) -> bool:
 
 
 def capabilities(reader: SourceReader, path: str) -> list[Hit]:
-    """Flags such as `_supports_sdpa = True` that classes of `path` set, by name; what they set to False, as it stands there."""
+    """Flags such as `_supports_sdpa = True` that classes of `path` set, by name; what they set to False, as it stands there; and a
+    list of the flash kernels that alone are taken."""
     flag = r"(?:_supports_\w+|_can_compile_fullgraph)"
-    return matching_lines(reader, path, rf"^\s+({flag}(?=\s*=\s*True)|{flag}\s*=\s*False)")
+    return matching_lines(
+        reader, path, rf"^\s+({flag}(?=\s*=\s*True)|{flag}\s*=\s*False|_compatible_flash_implementations(?=\s*=\s*\[))"
+    )

@@ -17,7 +17,7 @@ from opscope_schemas.formula import Rational, evaluate, variables
 from opscope_schemas.units import plain_bytes, seconds, things
 
 from opscope_tools.report import scan
-from opscope_tools.report.facts import ImplementationFacts, leaves, short
+from opscope_tools.report.facts import ImplementationFacts, leaves, short, told_hidden
 from opscope_tools.report.findings import repeated
 from opscope_tools.report.kinds import sliding_window, windowed
 from opscope_tools.report.overview import attention_kind, of_latents
@@ -232,9 +232,17 @@ def _one_position(document: ModelAnalysis, values: Mapping[str, Rational]) -> st
 def _above_diagonal(document: ModelAnalysis, values: Mapping[str, Rational], quotes: Quotes) -> str:
     """What of the FLOPs a causal kernel does not compute; empty where that is nothing."""
     saved = evaluate(document.totals.causal_saving, values)
-    if not saved:
-        return ""
-    return f" Of its matrix products {quotes.said(f'{document.phase}.causal_flops', saved)} are attention to later tokens, which its kernel, told so by the source, need not compute."
+    told = sum(evaluate(told_hidden(kernel), values) for _, kernel in leaves(document))
+    said = []
+    if told:
+        flops = quotes.said(f"{document.phase}.causal_flops", told)
+        said.append(f"{flops} are attention to later tokens, which its kernel, told so by the source, need not compute")
+    if saved > told:
+        flops = quotes.said(f"{document.phase}.masked_flops", saved - told)
+        said.append(
+            f"{flops} are attention to later tokens that a mask, handed as a tensor, hides: eager execution computes them"
+        )
+    return f" Of its matrix products {', and '.join(said)}." if said else ""
 
 
 def _steps(document: ModelAnalysis, values: Mapping[str, Rational], quotes: Quotes) -> str:

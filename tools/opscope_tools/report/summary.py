@@ -15,7 +15,8 @@ from opscope_tools.report import scan
 from opscope_tools.report.facts import Figures, ImplementationFacts, short
 from opscope_tools.report.given import configuration_given
 from opscope_tools.report.outline import Section, anchor
-from opscope_tools.report.overview import attention_kind, swappable
+from opscope_tools.report.overview import attention_kind, ran_in, swappable
+from opscope_tools.report.quotes import joined
 from opscope_tools.report.reference import fused_operators
 from opscope_tools.report.story import times_said
 from opscope_tools.report.tasks import tasks
@@ -92,7 +93,7 @@ def _optimisations(facts: ImplementationFacts) -> list[str]:
     lines += [
         f"{_swapped(hit)} can be replaced by a kernel through @{hit.text} ({hit.path}:{hit.line})." for hit in swaps
     ]
-    return lines or [f"None found: searched {facts.modeling_file} for fused operators and kernel decorators."]
+    return lines or [f"None found: searched {joined(ran_in(facts))} for fused operators and kernel decorators."]
 
 
 def _swapped(hit: scan.Hit) -> str:

@@ -15,7 +15,7 @@ from opscope_schemas.units import things
 
 from opscope_tools.report.facts import ImplementationFacts, anywhere, short, walk
 from opscope_tools.report.kinds import layer_types, sliding_window, windowed
-from opscope_tools.report.overview import attention_kind, latent_width
+from opscope_tools.report.overview import attention_kind, latent_width, model_files
 
 __all__ = ["Trait", "Traits", "traits_of"]
 
@@ -57,10 +57,10 @@ def traits_of(facts: ImplementationFacts) -> Traits:
     }
     classes.setdefault(short(facts.subject), "model with head")
     classes[short(facts.tree.config_class)] = "configuration"
-    files = (facts.modeling_file, *((facts.config_location[0],) if facts.config_location else ()))
+    files = dict.fromkeys([*model_files(facts), *((facts.config_location[0],) if facts.config_location else ())])
     return Traits(
         dict(_traits(facts)), _limits(facts), dict(_biases(facts)), _learned(facts.tree.tree), _routed(facts), _fitting(facts), _activations(facts),
-        facts.main.dtype, classes, files,
+        facts.main.dtype, classes, tuple(files),
     )  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from opscope_schemas.notes import UNPADDED
 from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
@@ -100,8 +101,6 @@ class SymbolicMath(ModuleType):
         return function
 
 
-#: what holds of a batch whose attention mask nobody gives
-UNPADDED = "No padding and no packed sequences: no attention mask is given, and padding masks that the model makes itself are all ones."
 _DTYPE = re.compile(r"\btorch\.\w+\(.*\bdtype=(int|float)\b")
 #: tensors of up to this many known values keep them on the way: grids of patches, sizes of images
 KNOWN_VALUES = 1 << 16

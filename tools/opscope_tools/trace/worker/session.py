@@ -24,6 +24,7 @@ import torch
 import transformers
 from opscope_schemas.errors import OpscopeError, TraceError
 from opscope_schemas.formula import Formula
+from opscope_schemas.notes import UNPADDED
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -361,7 +362,7 @@ class Session:
                 self._forward(recorder)
         self.assumptions.update(rewriter.assumed)
         if "attention_mask" in self._parameters() and all(given.name != "attention_mask" for given in self.given):
-            self.assumptions[patches.UNPADDED] = None
+            self.assumptions[UNPADDED] = None
         if self.stored is not None and self.stored.said:
             self.assumptions[self.stored.said] = None
         self._say_what_data_decided(recorder)
