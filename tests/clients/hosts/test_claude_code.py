@@ -19,6 +19,7 @@ import pytest
 import scripted_model
 import tool_list
 from cannot import CANNOT
+from filelock import FileLock
 from opscope_clients import claude_code
 from opscope_tools.catalog import TOOL_NAMES
 
@@ -103,7 +104,8 @@ class Project:
         asked, told = self.folder / "scenario.json", self.folder / "record.json"
         asked.write_text(json.dumps(scenario))
         script = [sys.executable, scripted_model.__file__, str(asked), str(told)]
-        subprocess.run(isolation.command(script, keep=[self.folder, self.cache]), check=True, timeout=SECONDS + 60)
+        with FileLock(self.cache / "claude"):  # one after another: what the first traced, the others find
+            subprocess.run(isolation.command(script, keep=[self.folder, self.cache]), check=True, timeout=SECONDS + 60)
         return Run(json.loads(told.read_text()))
 
 

@@ -344,7 +344,7 @@ def execution_lines(facts: ImplementationFacts) -> list[str]:
     attention = f"; attention runs as {facts.main.attention}" if facts.classes_of("attention") else ""
     lines = [
         f"Eager PyTorch: each operator of `{short(facts.main.class_name)}` (`{path}:{facts.modeling_line}`) is dispatched "
-        f"on its own, in the order of section 6.1, in {facts.main.dtype}{attention}."
+        f"on its own, in the order of section 6.1, in {facts.main.dtype} but where its source casts{attention}."
     ]
     dispatch = matching(facts, r"\b(ALL_ATTENTION_FUNCTIONS)\b")
     dispatch = dispatch or matching(facts, r"\b([A-Z_]*ATTENTION_CLASSES|_attn_implementation)\b")

@@ -256,12 +256,17 @@ def parallelism_lines(split: Split) -> list[str]:
 
 
 def _alone(split: Split, kind: str, strategy: Strategy) -> str:
-    """What is split where that is nothing that repeats, as an output head; empty where layers are, or where a plan does not say."""
+    """What is split where that is nothing that repeats, as an output head; empty where layers are, where a plan does not say, and under
+    an `fsdp` plan, whose root takes what no entry names."""
     plans = [plan for plan in _plans(split) if plan.kind == kind]
     names = list(dict.fromkeys(name for plan in plans for name in _present(split, plan)))
     whole = len(plans) < len(strategy.places) or not all(plan.entries for plan in plans)
     starred = any("*" in name or f".{name}.*" in f".{path}" for name in names for path in split.modules)
-    return "" if whole or starred or split.document.instance else " and ".join(f"`{name}`" for name in names)
+    return (
+        ""
+        if whole or starred or split.document.instance or kind == "fsdp"
+        else " and ".join(f"`{name}`" for name in names)
+    )
 
 
 def _said(place: Place) -> str:

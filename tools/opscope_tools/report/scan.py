@@ -358,9 +358,11 @@ def in_condition(reader: SourceReader, path: str, line: int) -> bool:
 
 
 def capabilities(reader: SourceReader, path: str) -> list[Hit]:
-    """Flags such as `_supports_sdpa = True` that classes of `path` set, by name; what they set to False, as it stands there; and a
-    list of the flash kernels that alone are taken."""
+    """Flags such as `_supports_sdpa = True` that classes of `path` set, by name; what they set to False, as it stands there;
+    what of it is kept in float32, and that it takes some flash kernels alone."""
     flag = r"(?:_supports_\w+|_can_compile_fullgraph)"
     return matching_lines(
-        reader, path, rf"^\s+({flag}(?=\s*=\s*True)|{flag}\s*=\s*False|_compatible_flash_implementations(?=\s*=\s*\[))"
+        reader,
+        path,
+        rf"^\s+({flag}(?=\s*=\s*True)|{flag}\s*=\s*False|(?:_keep_in_fp32_modules(?:_strict)?|_compatible_flash_implementations)(?=\s*=\s*\[[^\]]))",
     )
