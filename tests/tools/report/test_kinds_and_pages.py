@@ -12,9 +12,10 @@ from opscope_tools.report.call_kinds import kinds_told
 from opscope_tools.report.components import _interface
 from opscope_tools.report.facts import Figures, ImplementationFacts, module_of_call
 from opscope_tools.report.graph import Graph, Span, Vertex
-from opscope_tools.report.kinds import kinds_of, layers_told
+from opscope_tools.report.kinds import Window, kinds_of, layers_told
 from opscope_tools.report.purposes import purpose
 from opscope_tools.report.quotes import Quotes
+from opscope_tools.report.reference import _while
 from opscope_tools.report.story import _above_diagonal, story
 from opscope_tools.report.svg import svg
 
@@ -333,6 +334,17 @@ def test_attention_within_a_window_in_some_layers_says_so(facts: ImplementationF
         config = {**settings, "part": {"layer_types": kinds}}
         changed = replace(facts, tree=facts.tree.model_copy(update={"config": config}))
         assert f"before it{said} the last 16" in toy.unmarked(purpose(changed, attention, Quotes()))
+
+
+@pytest.mark.parametrize("setting", ["sliding_window", "attention_chunk_size"])
+@pytest.mark.parametrize("cached", [0, 1, 126, 127, 128, 1000])
+def test_growth_of_a_cache_says_whether_its_windows_are_full(setting: str, cached: int) -> None:
+    """A layer with a window of 128 keeps 127 tokens: one more is kept of fewer alone."""
+    window = Window(128, 18, 36, setting)
+    kept = [min(tokens, window.tokens - 1) for tokens in (cached, cached + 1)]
+    grows = kept[1] > kept[0]
+    assert ("as long as no" in _while(window, cached)) is grows
+    assert ("is full: layers with one grow no more" in _while(window, cached)) is not grows
 
 
 def test_bars_of_a_timeline_begin_at_the_left_edge_however_long_the_labels_are() -> None:

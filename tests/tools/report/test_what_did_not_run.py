@@ -15,6 +15,7 @@ from opscope_tools.report.configuration import configuration_rows, constraint_li
 from opscope_tools.report.facts import Figures, ImplementationFacts
 from opscope_tools.report.kernels import kernel_rows
 from opscope_tools.report.overview import execution_lines
+from opscope_tools.report.parallel import Split, communications, overlap
 from opscope_tools.report.performance import bottlenecks
 from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.reference import faq
@@ -51,6 +52,16 @@ def test_a_kernel_is_told_for_what_ran(
     settings = facts.settings.model_copy(update={"kernel_hooks": (hook,)})
     anew = read(facts, tmp_path / "src", toy.MODELING + FUNCTIONS)
     assert ("`swapped`" in {row[0] for row in kernel_rows(replace(anew, settings=settings))}) is told
+
+
+def test_what_ranks_exchange_is_sought_in_the_files_of_all_that_ran(facts: ImplementationFacts, tmp_path: Path) -> None:
+    anew = read(facts, tmp_path / "src", toy.MODELING)
+    sent = "        dist.all_reduce(input, async_op=True)\n        return F.linear"
+    layers = toy.LAYERS.replace("        return F.linear", sent)
+    (tmp_path / "src" / toy.LAYERS_FILE).write_text(layers)
+    split, at = Split.of(anew), f"{toy.LAYERS_FILE}:{toy.line_of('all_reduce', layers)}"
+    assert at in {f"{each.file}:{each.line}" for each in communications(split)}
+    assert f"`async_op` is used (`{at}`)." in overlap(split)
 
 
 def test_kernels_from_elsewhere_are_sought_in_the_files_of_all_that_ran(
