@@ -103,9 +103,11 @@ def _named(facts: ImplementationFacts) -> Iterator[tuple[str, int, str]]:
 
 
 def _spans(facts: ImplementationFacts) -> Iterator[tuple[str, Span]]:
-    """What ran of the model's files."""
+    """What ran of the files that define modules with weights: what says where an activation comes from is of no one model."""
+    held = {node.class_name for node in facts.nodes if node.parameters}
+    files = {place[0] for name in held if (place := facts.locate(name)) is not None} | {facts.modeling_file}
     for path, names in model_files(facts).items():
-        for name in sorted(names):
+        for name in sorted(names) if path in files else ():
             span = facts.reader.definition(path, name)
             if span is not None:
                 yield path, span

@@ -130,10 +130,13 @@ class Split:
 
     @cached_property
     def files(self) -> tuple[str, ...]:
-        """The file of what is split, then those of its package that define the modules that ran."""
-        package = self.document.file.partition("/")[0]
+        """The file of what is split, then those of its package that define the modules with weights that ran."""
+        package, held = (
+            self.document.file.partition("/")[0],
+            {n.class_name for n in _nodes(self.tree.tree) if n.parameters},
+        )
         classes = dict.fromkeys(ran.class_name for several in self.modules.values() for ran in several)
-        places = [place[0] for name in classes if (place := locate(self.reader, name)) is not None]
+        places = [place[0] for name in classes if name in held and (place := locate(self.reader, name)) is not None]
         return tuple(dict.fromkeys([self.document.file, *(p for p in places if p.partition("/")[0] == package)]))
 
     def lineage(self, path: str) -> list[tuple[str, Span]]:
