@@ -95,3 +95,49 @@ def test_defaults_of_a_template_are_worked_out_from_constants_and_the_arguments_
     inventory = scan(repository, MemoryStore(), **quiet)
     (kernel,) = describe(repository, inventory, select(inventory, "copy"), **quiet)
     assert [value.value for one in kernel.constexpr for value in one.values] == told
+
+
+@pytest.mark.parametrize(
+    ("header", "before", "used", "block"),
+    [
+        ("constexpr int K = 64;", "", "K", "64"),
+        ('#include "deep/g.h"\nconstexpr int K = 2 * G;', "", "K", "64"),
+        ("namespace n { constexpr int K = 64; }", "using namespace n;", "K", "64"),
+        ("namespace n { constexpr int K = 64; }", "using n::K;", "K", "64"),
+        ("namespace n { constexpr int K = 64; }", "", "n::K", "64"),
+        ("namespace m { namespace n { const int K = 64; } }", "", "m::n::K", "64"),
+        ("namespace { constexpr int K = 64; }", "", "K", "64"),
+        # seen, but not the one that is meant
+        ("namespace n { constexpr int K = 64; }", "constexpr int K = 8;", "K", "8"),
+        # not seen, or not told which
+        ("namespace n { constexpr int K = 64; }", "", "K", "{K}"),
+        ("namespace n { constexpr int K = 64; }", "", "o::K", "o::K"),
+        ("struct S { static constexpr int K = 64; };", "", "K", "{K}"),
+        ("inline int f() { constexpr int K = 64; return K; }", "", "K", "{K}"),
+        ("namespace n { constexpr int K = 64; } namespace o { constexpr int K = 32; }", "using namespace n; using namespace o;", "K", "{K}"),
+        ("extern const int K;", "", "K", "{K}"),
+        ("constexpr int K = L; constexpr int L = K;", "", "K", "{K}"),
+        ("constexpr int K = runtime();", "", "K", "{K}"),
+    ],
+)  # fmt: skip
+def test_a_constant_of_a_header_is_what_a_file_sees_there(
+    header: str, before: str, used: str, block: str, tmp_path: Path
+) -> None:
+    """In a launch, in a loop on the device and as a default of a template alike."""
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep/g.h").write_text("constexpr int G = 32;\n")
+    (tmp_path / "h.h").write_text(f"{header}\n")
+    (tmp_path / "a.cu").write_text(
+        f'#include "h.h"\n{before}\ntemplate <int N = {used}>\n__global__ void copy(float* a) {{\n'
+        f"  for (int i = 0; i < {used}; ++i) a[i * 1024 + threadIdx.x] = 1.0f;\n}}\n"
+        f"void launch(float* a) {{ copy<<<1, {used}>>>(a); }}\n"
+    )
+    repository = Repository(name="own", root=tmp_path, packages=())
+    quiet: Any = {"checkpoint": lambda: None, "progress": lambda *_: None}
+    inventory = scan(repository, MemoryStore(), **quiet)
+    (kernel,) = describe(repository, inventory, select(inventory, "copy"), **quiet)
+    assert [list(one.block) for one in kernel.grid] == [[block]]
+    (loop,) = kernel.loops
+    told = block.strip("{}")
+    assert loop.trip_count.replace("{", "").replace("}", "").rpartition("::")[2] == told.rpartition("::")[2]
+    assert [value.value for one in kernel.constexpr for value in one.values] == [told]

@@ -181,7 +181,7 @@ def test_each_plan_is_counted_on_its_own_and_fsdp_is_data_parallel(rendered: Cal
         f"Yes; `base_model_tp_plan` (`{toy.CONFIG_FILE}:{config}`) declares it for 2 entries; "
         f"`_tp_plan` (`{toy.FILE}:{own}`) declares it for `lm_head`." in text
     )
-    assert f"**Data Parallelism:** Of `lm_head` alone; `_fsdp_plan` (`{toy.FILE}:{toy.line_of('_fsdp_plan')}`)" in text
+    assert f"**Data Parallelism:** Yes; `_fsdp_plan` (`{toy.FILE}:{toy.line_of('_fsdp_plan')}`)" in text
     (kept,) = [cells for cells in rows(text, "7.2") if any("keep_full_weight" in cell for cell in cells)]
     assert kept[1] == "all_gather of its weights, before it runs"
     assert f"when the fsdp plan is applied (`{toy.FILE}:{toy.line_of('_fsdp_plan')}`)" in kept[2]

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from opscope_tools.kernels.cuda.cute.expressions import Cute
@@ -146,7 +147,8 @@ class Host:
     def names(self, source: CSource) -> Names:
         """The constants of a file, read once."""
         if source.path not in self._names:
-            self._names[source.path] = Names(source, self.functions.macros)
+            elsewhere = partial(self.library.of_headers, source)
+            self._names[source.path] = Names(source, self.functions.macros, elsewhere=elsewhere)
         return self._names[source.path]
 
     def structure(self, source: CSource, name: str) -> Struct | None:

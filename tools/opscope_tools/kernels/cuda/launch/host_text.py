@@ -30,6 +30,8 @@ class Names:
     source: CSource
     macros: Mapping[str, MacroRef] = field(default_factory=dict)
     used: dict[str, str] = field(default_factory=dict)
+    #: a constant that the headers of the file declare: its value, `name = text`, and where that stands
+    elsewhere: Callable[[str], tuple[int, str, str] | None] = lambda _: None
     _active: set[str] = field(default_factory=set)
     #: macros that may still be expanded: expansions of expansions grow without bound
     _expansions: int = 2000
@@ -99,7 +101,14 @@ class Names:
             self.used.setdefault(name, f"#define {name} {squeeze(macro.body)} ({macro.file}:{macro.line})")
             value = formula(macro.body, self)
             return value if isinstance(value, int) and _whole(macro.body) else Quantity(name)
-        return Quantity(name) if found else None
+        if found:
+            return Quantity(name)
+        told = self.elsewhere(name)
+        if told is not None:
+            value, said, at = told
+            self.used.setdefault(said, f"{said} ({at})")
+            return value
+        return None
 
     def _outside(self, place: int) -> bool:
         """Whether a constant is of the file, a namespace or a class: those of functions are seen there alone."""

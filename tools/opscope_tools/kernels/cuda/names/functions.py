@@ -9,8 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+from opscope_tools.kernels.cuda.declarations import constants_named
+from opscope_tools.kernels.cuda.launch.host_expressions import formula
 from opscope_tools.kernels.cuda.launch.host_text import Names
 from opscope_tools.kernels.cuda.names.definitions import Definition
 from opscope_tools.kernels.cuda.names.structures import Struct, find_struct
@@ -86,6 +89,7 @@ class Library:
     _names: dict[str, Names] = field(default_factory=dict)
     _structs: dict[tuple[str, str], Struct | None] = field(default_factory=dict)
     _reading: set[str] = field(default_factory=set)
+    _settling: set[tuple[str, str]] = field(default_factory=set)
     _headers: dict[str, list[CSource]] = field(default_factory=dict)
     _codes: dict[str, DeviceCode] = field(default_factory=dict)
     _parsed: dict[tuple[str, int], Function] = field(default_factory=dict)
@@ -152,8 +156,33 @@ class Library:
     def settled(self, source: CSource, name: str) -> Any:
         """What a constant or macro of a file comes to: an int, an `Expression` or None."""
         if source.path not in self._names:
-            self._names[source.path] = Names(source, self.macros)
+            self._names[source.path] = Names(source, self.macros, elsewhere=partial(self.of_headers, source))
         return self._names[source.path](name)
+
+    def of_headers(self, source: CSource, name: str) -> tuple[int, str, str] | None:
+        """The number that a constant is which a file sees in its headers, `name = text`, and where it stands; None where none is, or
+        several differ. One of another namespace is seen where the file opens or uses that, or the name says it."""
+        space, _, plain = name.rpartition("::")
+        seen, named = self.headers(source), space.split("::") if space else []
+        if (source.path, name) in self._settling:
+            return None
+        used = set[str]().union(*map(_used, seen))
+        opened = source.namespaces | used
+        self._settling.add((source.path, name))
+        try:
+            told = []
+            for header in seen if named else seen[1:]:
+                for one in constants_named(header, plain):
+                    around = [part for part in header.namespaces_around(one.position) if part]
+                    reached = around[-len(named) :] == named if named else plain in used or opened.issuperset(around)
+                    local = header.function_around(one.position) or header.class_around(one.position)
+                    if one.plain and reached and not local and self.code(header).inside(one.position):
+                        at = f"{header.path}:{header.line(one.position)}"
+                        told.append((formula(one.text, partial(self.settled, header)), f"{plain} = {one.text}", at))
+        finally:
+            self._settling.discard((source.path, name))
+        values = {value for value, _, _ in told}
+        return told[0] if len(values) == 1 and all(isinstance(value, int) for value in values) else None
 
     def enumeration(self, source: CSource, name: str) -> str:
         """The scoped enumeration that `Fill::kNone` is of, where the file sees its definition and no two of it are one number; empty: none."""
