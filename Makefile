@@ -225,7 +225,7 @@ $(STAMP): pyproject.toml constraints.txt tests/kernel-sources.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade --constraint constraints.txt pip
 	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev]'
-	$(BIN)/python -m compileall -qq -j 0 $(addprefix $(VENV)/lib/*/site-packages/,torch transformers sympy) || true # on all cores, where pip takes one; some files are templates
+	$(BIN)/python -m compileall -qq -j 0 $(addprefix $(VENV)/lib/*/site-packages/,torch transformers sympy) || true # on all cores, where pip takes one; a template that is no Python fails, and nothing imports it
 	$(BIN)/pip download --quiet --no-deps --only-binary :all: --dest $(VENV)/sources --requirement tests/kernel-sources.txt
 	touch $@
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opscope_cache.store import MemoryStore
 from opscope_schemas.common import Repository
+from opscope_schemas.tiling import KernelTiling
 from opscope_tools.kernels import describe, scan, select
 from opscope_tools.kernels.cuda.declarations import constants
 from opscope_tools.kernels.cuda.source_text import CSource
@@ -70,6 +71,15 @@ def test_tables_pointers_and_defaults_of_parameters_take_no_name_of_another() ->
     ]  # fmt: skip
 
 
+def copy_in(folder: Path) -> KernelTiling:
+    """The kernel `copy` of the sources in a folder."""
+    repository = Repository(name="own", root=folder, packages=())
+    quiet: Any = {"checkpoint": lambda: None, "progress": lambda *_: None}
+    inventory = scan(repository, MemoryStore(), **quiet)
+    (kernel,) = describe(repository, inventory, select(inventory, "copy"), **quiet)
+    return kernel
+
+
 KERNEL = """
 constexpr int TILE_M = 64, TILE_N{32};
 template <int BM, int BN = TILE_N, int BK = BM / 4, typename T = float, int BQ = BK + OTHER>
@@ -90,10 +100,7 @@ def test_defaults_of_a_template_are_worked_out_from_constants_and_the_arguments_
 ) -> None:
     text = f"{KERNEL}void launch(const float* a, float* b, int n) {{ {launch} }}\n"
     (tmp_path / "a.cu").write_text(text)
-    repository = Repository(name="own", root=tmp_path, packages=())
-    quiet: Any = {"checkpoint": lambda: None, "progress": lambda *_: None}
-    inventory = scan(repository, MemoryStore(), **quiet)
-    (kernel,) = describe(repository, inventory, select(inventory, "copy"), **quiet)
+    kernel = copy_in(tmp_path)
     assert [value.value for one in kernel.constexpr for value in one.values] == told
 
 
@@ -111,6 +118,7 @@ def test_defaults_of_a_template_are_worked_out_from_constants_and_the_arguments_
         ("namespace n { constexpr int K = 64; }", "constexpr int K = 8;", "K", "8"),
         # not seen, or not told which
         ("namespace n { constexpr int K = 64; }", "", "K", "{K}"),
+        ("namespace n { constexpr int K = 64; }", "using o::K;", "K", "{K}"),
         ("namespace n { constexpr int K = 64; }", "", "o::K", "o::K"),
         ("struct S { static constexpr int K = 64; };", "", "K", "{K}"),
         ("inline int f() { constexpr int K = 64; return K; }", "", "K", "{K}"),
@@ -132,10 +140,7 @@ def test_a_constant_of_a_header_is_what_a_file_sees_there(
         f"  for (int i = 0; i < {used}; ++i) a[i * 1024 + threadIdx.x] = 1.0f;\n}}\n"
         f"void launch(float* a) {{ copy<<<1, {used}>>>(a); }}\n"
     )
-    repository = Repository(name="own", root=tmp_path, packages=())
-    quiet: Any = {"checkpoint": lambda: None, "progress": lambda *_: None}
-    inventory = scan(repository, MemoryStore(), **quiet)
-    (kernel,) = describe(repository, inventory, select(inventory, "copy"), **quiet)
+    kernel = copy_in(tmp_path)
     assert [list(one.block) for one in kernel.grid] == [[block]]
     (loop,) = kernel.loops
     told = block.strip("{}")

@@ -87,6 +87,11 @@ def tied_modules(tree: ModelTreeResult) -> list[ModuleNode]:
     return tied[0] if len(tied) == 1 else []
 
 
+def with_weights(tree: ModelTreeResult) -> set[str]:
+    """Classes of modules that hold weights, or others that do; activations and the like are none."""
+    return {place.node.class_name for place in _places(tree.tree) if place.node.parameters}
+
+
 def counted_again(tree: ModelTreeResult, node: ModuleNode) -> int:
     """Weights that the count of a module holds more than once."""
     tied, twice = tied_modules(tree), tree.tree.parameters - tree.parameters

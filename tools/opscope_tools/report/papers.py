@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 
 from opscope_tools.report.facts import ImplementationFacts, short, walk
+from opscope_tools.report.nodes import with_weights
 from opscope_tools.report.overview import model_files, scopes
 from opscope_tools.report.sources import Span
 
@@ -104,8 +105,8 @@ def _named(facts: ImplementationFacts) -> Iterator[tuple[str, int, str]]:
 
 def _spans(facts: ImplementationFacts) -> Iterator[tuple[str, Span]]:
     """What ran of the files that define modules with weights: what says where an activation comes from is of no one model."""
-    held = {node.class_name for node in facts.nodes if node.parameters}
-    files = {place[0] for name in held if (place := facts.locate(name)) is not None} | {facts.modeling_file}
+    places = map(facts.locate, with_weights(facts.tree))
+    files = {place[0] for place in places if place is not None} | {facts.modeling_file}
     for path, names in model_files(facts).items():
         for name in sorted(names) if path in files else ():
             span = facts.reader.definition(path, name)

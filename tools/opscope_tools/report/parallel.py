@@ -22,7 +22,7 @@ from opscope_schemas.units import plain_bytes
 from opscope_tools.report import scan
 from opscope_tools.report.facts import ImplementationFacts, locate, short
 from opscope_tools.report.memory import tensor_bytes
-from opscope_tools.report.nodes import modules_at, tied_modules
+from opscope_tools.report.nodes import modules_at, tied_modules, with_weights
 from opscope_tools.report.overview import scopes
 from opscope_tools.report.quotes import joined
 from opscope_tools.report.sources import SourceReader, Span
@@ -131,13 +131,11 @@ class Split:
     @cached_property
     def files(self) -> tuple[str, ...]:
         """The file of what is split, then those of its package that define the modules with weights that ran."""
-        package, held = (
-            self.document.file.partition("/")[0],
-            {n.class_name for n in _nodes(self.tree.tree) if n.parameters},
-        )
-        classes = dict.fromkeys(ran.class_name for several in self.modules.values() for ran in several)
-        places = [place[0] for name in classes if name in held and (place := locate(self.reader, name)) is not None]
-        return tuple(dict.fromkeys([self.document.file, *(p for p in places if p.partition("/")[0] == package)]))
+        package, held = self.document.file.partition("/")[0], with_weights(self.tree)
+        ran = (one.class_name for several in self.modules.values() for one in several if one.class_name in held)
+        places = (locate(self.reader, name) for name in dict.fromkeys(ran))
+        files = (place[0] for place in places if place is not None and place[0].partition("/")[0] == package)
+        return tuple(dict.fromkeys([self.document.file, *files]))
 
     def lineage(self, path: str) -> list[tuple[str, Span]]:
         """The class of the module at a path, with those that it derives from."""
@@ -261,15 +259,13 @@ def parallelism_lines(split: Split) -> list[str]:
 def _alone(split: Split, kind: str, strategy: Strategy) -> str:
     """What is split where that is nothing that repeats, as an output head; empty where layers are, where a plan does not say, and under
     an `fsdp` plan, whose root takes what no entry names."""
+    if kind == "fsdp" or split.document.instance:
+        return ""
     plans = [plan for plan in _plans(split) if plan.kind == kind]
     names = list(dict.fromkeys(name for plan in plans for name in _present(split, plan)))
     whole = len(plans) < len(strategy.places) or not all(plan.entries for plan in plans)
     starred = any("*" in name or f".{name}.*" in f".{path}" for name in names for path in split.modules)
-    return (
-        ""
-        if whole or starred or split.document.instance or kind == "fsdp"
-        else " and ".join(f"`{name}`" for name in names)
-    )
+    return "" if whole or starred else " and ".join(f"`{name}`" for name in names)
 
 
 def _said(place: Place) -> str:
@@ -339,11 +335,8 @@ def _as_wrapped(split: Split, gathered: Sequence[_Gathered]) -> Iterator[Communi
             note = f"one weight with {', '.join(others)}, gathered once" if others else ""
             kept += nodes
             yield row.model_copy(update={"what": what, "file": last.file, "line": last.line, "note": note})
-    beside = (
-        ""
-        if len(shared) != 1 or len(tied) != 2
-        else f", and {shared[0].what.partition(' split as ')[0]}, one weight with a module of no entry,"
-    )
+    left = [row.what.partition(" split as ")[0] for row in shared] if len(shared) == 1 and len(tied) == 2 else []
+    beside = "".join(f", and {name}, one weight with a module of no entry," for name in left)
     rest = split.tree.parameters - _within(split.tree.tree, kept)
     lines = enumerate(split.reader.lines(_WRAPS[0]) or (), 1)
     wraps = next((line for line, text in lines if _WRAPS[1] in text), 0)

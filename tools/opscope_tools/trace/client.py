@@ -45,7 +45,7 @@ import importlib.util, json, os, sys
 torch = importlib.util.find_spec("torch")
 plain = bool(torch and torch.cached and not os.path.exists(torch.cached) and os.access(os.path.dirname(torch.origin), os.W_OK))
 places = [*sys.path, sys.prefix, sys.base_prefix, sys.exec_prefix]
-print(json.dumps({"places": places, "plain": plain and not sys.dont_write_bytecode}))
+print(json.dumps({"places": places, "plain": plain}))
 """
 #: has Python write the bytecode of what every trace imports
 _COMPILES = """

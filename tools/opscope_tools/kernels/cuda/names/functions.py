@@ -163,22 +163,26 @@ class Library:
         """The number that a constant is which a file sees in its headers, `name = text`, and where it stands; None where none is, or
         several differ. One of another namespace is seen where the file opens or uses that, or the name says it."""
         space, _, plain = name.rpartition("::")
-        seen, named = self.headers(source), space.split("::") if space else []
-        if (source.path, name) in self._settling:
+        seen = self.headers(source)
+        found = [
+            (header, one) for header in (seen if space else seen[1:]) for one in constants_named(header, plain)
+            if one.plain and not header.function_around(one.position) and not header.class_around(one.position)
+        ]  # fmt: skip
+        if not found or (source.path, name) in self._settling:
             return None
-        used = set[str]().union(*map(_used, seen))
-        opened = source.namespaces | used
+        opened = source.namespaces.union(*map(_used, seen))
+        taken = rf"\busing\s++((?:\w++::)++){re.escape(plain)}\s*+;"
+        spaces = [space] if space else [s.removesuffix("::") for one in seen for s in re.findall(taken, one.statements)]
         self._settling.add((source.path, name))
         try:
             told = []
-            for header in seen if named else seen[1:]:
-                for one in constants_named(header, plain):
-                    around = [part for part in header.namespaces_around(one.position) if part]
-                    reached = around[-len(named) :] == named if named else plain in used or opened.issuperset(around)
-                    local = header.function_around(one.position) or header.class_around(one.position)
-                    if one.plain and reached and not local and self.code(header).inside(one.position):
-                        at = f"{header.path}:{header.line(one.position)}"
-                        told.append((formula(one.text, partial(self.settled, header)), f"{plain} = {one.text}", at))
+            for header, one in found:
+                around = [part for part in header.namespaces_around(one.position) if part]
+                meant = any(f"::{'::'.join(around)}".endswith(f"::{one_of}") for one_of in spaces)
+                reached = meant or (not space and opened.issuperset(around))
+                if reached and self.code(header).inside(one.position):
+                    at = f"{header.path}:{header.line(one.position)}"
+                    told.append((formula(one.text, partial(self.settled, header)), f"{plain} = {one.text}", at))
         finally:
             self._settling.discard((source.path, name))
         values = {value for value, _, _ in told}
