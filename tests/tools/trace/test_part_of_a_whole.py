@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import re
+import sys
 
 import pytest
 import transformers
-from opscope_tools.costing.arguments import CostArguments
+from opscope_tools.costing.arguments import CostArguments, model_spec
 from opscope_tools.count_flops import count_flops
 from opscope_tools.running.tool import ToolContext
-from opscope_tools.trace.protocol import ALONE
+from opscope_tools.trace.protocol import ALONE, TraceRequest
+from opscope_tools.trace.worker import attempts
 from opscope_tools.trace.worker.configs import alone
 from transformers.models.auto import configuration_auto
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
@@ -48,3 +51,22 @@ def test_the_figures_of_a_part_say_so_where_the_type_was_asked_for_and_not_the_c
         "name Emu3ForConditionalGeneration for all of it."
     ]
     assert notes("Emu3ForCausalLM") == []
+
+
+@pytest.mark.parametrize(
+    ("model_type", "computed", "unseen"),
+    [("lfm2_vl", "intermediate_size", "modeling_lfm2"), ("gemma3", "vision_hidden_size", "modeling_siglip")],
+)
+def test_what_a_part_computes_of_a_size_keeps_its_name(
+    context: ToolContext, monkeypatch: pytest.MonkeyPatch, model_type: str, computed: str, unseen: str
+) -> None:
+    # the model of a part may be loaded only when the whole is built
+    for name in [name for name in sys.modules if name.endswith(unseen)]:
+        monkeypatch.delitem(sys.modules, name)
+    spec = model_spec(context.workspace, model_type, None)
+    found = attempts.trace(TraceRequest(model=spec, phase="prefill"), lambda _: None)
+    assert computed in {variable.name for variable in found.variables if variable.kind == "symbol"}
+    pinned = [
+        guard for guard in found.guards if computed in guard and re.search(r"== \d+$", guard) and "%" not in guard
+    ]
+    assert not pinned

@@ -5,6 +5,7 @@ The server found the class in source and hands on its definition; a model type i
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from typing import Any
 
@@ -18,7 +19,7 @@ from opscope_tools.trace.protocol import ModelSpec
 from opscope_tools.trace.variables import meaning_of
 from opscope_tools.trace.worker.configs import make_config
 from opscope_tools.trace.worker.definitions import imported
-from opscope_tools.trace.worker.fields import CONFIG_BASE, at, sizes
+from opscope_tools.trace.worker.fields import CONFIG_BASE, all_parts, at, sizes
 
 
 def _config_class(model: Any, model_type: str) -> Any:
@@ -77,6 +78,17 @@ def resolve(spec: ModelSpec) -> tuple[Any, list[tuple[Any, Any]]]:
     return target, roots
 
 
+def packages(model_class: Any, config: Any) -> tuple[str, ...]:
+    """The packages of a model and of the models that parts of its configuration mean, loaded: they may be asked for by name only when
+    the model is built."""
+    found = [model_class.__module__]
+    for part in all_parts(config) if isinstance(config, CONFIG_BASE) else ():
+        with contextlib.suppress(KeyError, ValueError, ImportError, AttributeError):
+            meant = modeling_auto.MODEL_MAPPING[type(part)]
+            found += [one.__module__ for one in (meant if isinstance(meant, tuple | list) else [meant])]
+    return tuple(dict.fromkeys(name.rpartition(".")[0] for name in found))
+
+
 def configured_sizes(spec: ModelSpec) -> dict[str, int]:
     """Variable -> value in the configuration as its class makes it: fields may follow from others."""
     _, candidates = resolve(spec)
@@ -95,4 +107,4 @@ def variable(name: str, config_key: str, default: int | None, *, fixed: bool = F
     )  # fmt: skip
 
 
-__all__ = ["configured_sizes", "resolve", "roots_for", "variable"]
+__all__ = ["configured_sizes", "packages", "resolve", "roots_for", "variable"]

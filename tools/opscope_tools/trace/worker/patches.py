@@ -240,9 +240,13 @@ def no_initialisation() -> Iterator[None]:
         saved.append((owner, name, vars(owner).get(name, getattr(owner, name))))
         setattr(owner, name, value)
 
-    for name in dir(torch.nn.init):
-        if name.endswith("_") and not name.startswith("_"):
-            put(torch.nn.init, name, _nothing)
+    fills = {
+        id(value) for name, value in vars(torch.nn.init).items() if name.endswith("_") and not name.startswith("_")
+    }
+    for module in list(sys.modules.values()):  # others hold them by name
+        for name, value in [*getattr(module, "__dict__", {}).items()]:
+            if id(value) in fills:
+                put(module, name, _nothing)
     for kind in vars(torch.nn.modules).values():
         if isinstance(kind, type) and "reset_parameters" in vars(kind):
             put(kind, "reset_parameters", _nothing)

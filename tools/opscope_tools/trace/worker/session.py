@@ -41,6 +41,7 @@ from opscope_tools.trace.worker.blame import place_of, unset
 from opscope_tools.trace.worker.definitions import missing_package
 from opscope_tools.trace.worker.flow import held_by
 from opscope_tools.trace.worker.inputs import Input, Inputs
+from opscope_tools.trace.worker.models import packages
 from opscope_tools.trace.worker.recorder import Recorder, SlowError, plain_result, tensors_in
 from opscope_tools.trace.worker.sharing import shared
 from opscope_tools.trace.worker.stored import StoredWeights
@@ -196,6 +197,7 @@ class Session:
         """Build and run; raises `TraceError` with the line of model code that could not."""
         self._make_sizes_symbolic()
         package = self.model_class.__module__.rsplit(".", 1)[0]
+        parts = packages(self.model_class, self.config)
         try:
             if self.data == "real":
                 torch.manual_seed(0)
@@ -211,7 +213,7 @@ class Session:
             with (
                 fake,
                 torch.no_grad(),
-                patches.symbolic_numbers((package,)),
+                patches.symbolic_numbers(parts),
                 patches.no_initialisation(),
                 absent.counted(own=package if self.request.fused else ""),
             ):
