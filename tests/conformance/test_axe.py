@@ -30,7 +30,7 @@ pytestmark = pytest.mark.nodejs
 def test_axe_finds_nothing_to_mend(width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if not (AXE.is_file() and BROWSER):
         pytest.skip("run .ci/install-node first, and install chromium")
-    monkeypatch.setattr(write_report, "run_tool", toy.answer)
+    toy.answers(monkeypatch)
     facts = write_report.gather(
         write_report.WriteReportArguments(name="toy"), ToolContext(toy.workspace(tmp_path / "toy"))
     )

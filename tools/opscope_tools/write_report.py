@@ -20,7 +20,7 @@ from opscope_schemas.analysis import ModelAnalysis, ModelAnalysisResult, ModelTr
 from opscope_schemas.common import Source, ToolArguments, ToolResult
 from opscope_schemas.dataflow import Dataflow
 from opscope_schemas.errors import CancelledError, InputError, OpscopeError, TraceError
-from opscope_schemas.estimates import RooflineResult, SweepResult
+from opscope_schemas.estimates import RooflineResult
 from opscope_schemas.extracted_config import Check, ExtractConfigResult
 from opscope_schemas.report import Problem, ReportFacts, ReportKind, WriteReportResult
 from opscope_schemas.tiling import TilingResult
@@ -31,7 +31,7 @@ from opscope_tools.costing.arguments import IDLE
 from opscope_tools.costing.checkpoints import checkpoint_named
 from opscope_tools.count_flops import COUNT_FLOPS
 from opscope_tools.cuda_kernel_tiling import CUDA_KERNEL_TILING
-from opscope_tools.estimate_roofline.sweeping import SWEEP
+from opscope_tools.estimate_roofline.placing import fewest_that_hold, grids, more_sequences, pass_of, spread_over
 from opscope_tools.estimate_roofline.tool import ESTIMATE_ROOFLINE, devices_of
 from opscope_tools.expand_refs import EXPAND_REFS
 from opscope_tools.extract_config.tool import EXTRACT_CONFIG
@@ -66,13 +66,8 @@ __all__ = ["WRITE_REPORT", "Draft", "WriteReportArguments", "drafted", "gather",
 _FIRST = 40
 #: kernels that one report shows
 _MOST_KERNELS = 12
-#: ranks of tensor parallelism whose share is told
-_RANKS = (2, 4, 8)
 #: sequences of the passes that a page holds beside the report's own, and positions below which none is traced at the last
 _SEVERAL, _FEWEST = 8, 16
-#: sequences and tokens at which the page's times as engines run the model are modelled; it draws between them
-_BATCHES = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]
-_LENGTHS = (16, 64, 256, 1024, 4096, 16384, 65536, 262144)
 #: what is reported where nobody says otherwise; the second where the model can
 _PHASES = ("prefill", "decode")
 
@@ -101,7 +96,7 @@ class WriteReportArguments(ToolArguments):
     )
     config: str | dict[str, Any] | None = Field(default=None, description="Path of a config.json, or overrides.")
     values: dict[str, int] | None = Field(default=None, description="Point: batch_size, seq_len, ...")
-    hardware: str = Field(default="h100_sxm", description="Device of times, or DEVICE:NUMBER.")
+    hardware: str = Field(default="h100_sxm", description="Device of times, as many as hold it, or DEVICE:NUMBER.")
     kernel: str | None = Field(default=None, description="CUDA or Triton kernel that section 3.2 shows.")
     ridge: float | None = Field(
         default=None, gt=0, description="FLOPs per byte that a device balances, in place of hardware's."
@@ -153,12 +148,16 @@ def gather(arguments: WriteReportArguments, context: ToolContext, date: str = ""
         flows.append(linked.document)
         if arguments.html:
             general += _elsewhere(asked, values, position_limit(tree), context)
-        estimate = {name: asked[name] for name in ("target", "phase", "values", *config)}
         with _noted(f"{phase}: no time: ", skipped):
             estimates[expanded.document.phase] = run_tool(
-                ESTIMATE_ROOFLINE, {**estimate, "hardware": arguments.hardware}, context
+                ESTIMATE_ROOFLINE, {**pass_of(asked), "hardware": arguments.hardware}, context
             )
-    spread, unspread = _spread(arguments.hardware, made[-1], context)
+    passes: dict[str, Mapping[str, object]] = {
+        answer.document.phase: asked for answer, asked in zip(answers, made, strict=True)
+    }
+    held = fewest_that_hold(arguments.hardware, passes, estimates, context)
+    spread, unspread = spread_over(arguments.hardware, made[-1], context)
+    step = (held or estimates).get("decode")
     tiling = _tiling(arguments.kernel, context)
     settings = _settings(target, config, tree, context, skipped)
     kernels = tuple(_kernel_settings(tiling, context))
@@ -185,6 +184,8 @@ def gather(arguments: WriteReportArguments, context: ToolContext, date: str = ""
         kernel_settings=kernels,
         settings=settings,
         estimates=estimates,
+        held=held,
+        batches=more_sequences(arguments.hardware, passes["decode"], step, context) if step is not None else (),
         spread=spread,
         unspread=unspread,
         joined=_joined(device, max(spread, default=0)),
@@ -231,22 +232,6 @@ def _joined(device: Device, devices: int) -> str:
     """The link that times over several devices stand on, between commas."""
     link = device.link(devices) if devices else None
     return f", joined by {link.name} at {link.bytes_per_second / 1e9:,.4g} GB/s each way" if link is not None else ""
-
-
-def _spread(hardware: str, asked: Mapping[str, object], context: ToolContext) -> tuple[dict[int, RooflineResult], str]:
-    """The pass over two, four and eight devices, as far as the model and the device bear it; and the first refusal."""
-    if ":" in hardware:
-        return {}, "the times are of several devices already."
-    found, why = {}, ""
-    same = {name: asked[name] for name in ("target", "phase", "values", "config") if name in asked}
-    for ranks in _RANKS:
-        try:
-            found[ranks] = run_tool(
-                ESTIMATE_ROOFLINE, {**same, "hardware": hardware, "parallel": {"tp": ranks}}, context
-            )
-        except (InputError, TraceError) as error:
-            why = why or error.message
-    return found, why
 
 
 def _active(document: ModelAnalysis, asked: Mapping[str, object], context: ToolContext) -> int | None:
@@ -378,34 +363,12 @@ def _live(arguments: WriteReportArguments, facts: ImplementationFacts, context: 
         }
         for one in known.values()
     ]
-    return live_data(facts, table, device.id, [*_plans(arguments, facts, device, context)])
-
-
-def _plans(
-    arguments: WriteReportArguments, facts: ImplementationFacts, device: Device, context: ToolContext
-) -> Iterator[tuple[int, list[SweepResult]]]:
-    """The passes over one device and more, at many points: what the page draws from, as far as the model and the device bear it."""
     if calibration_for(device) is None:
-        return
-    contexts = [size for size in _LENGTHS if facts.limit is None or size < facts.limit]
-    lengths = [*contexts, facts.limit] if facts.limit is not None and facts.limit > 1 else contexts
+        return live_data(facts, table, device.id, [])
     others = {name: size for name, size in facts.values.items() if name not in ("batch_size", "seq_len", "cache_len")}
-    asked = {
-        "target": facts.target,
-        "config": arguments.config,
-        "values": others or None,
-        "hardware": device.id,
-        "batches": _BATCHES,
-        "contexts": lengths,
-    }
-    for ranks in (1, *_RANKS):
-        passes = []
-        for phase in (document.phase for document in facts.documents if document.phase in ("prefill", "decode")):
-            with contextlib.suppress(InputError, TraceError):
-                found = run_tool(SWEEP, {**asked, "phase": phase, "parallel": {"tp": ranks}}, context)
-                passes += [found] if all(point.calibrated_seconds for point in found.points) else []
-        if passes:
-            yield ranks, passes
+    asked = {"target": facts.target, "config": arguments.config, "values": others or None, "hardware": device.id}
+    phases = [document.phase for document in facts.documents if document.phase in ("prefill", "decode")]
+    return live_data(facts, table, device.id, [*grids(asked, phases, facts.limit, context)])
 
 
 def _of_repository(arguments: WriteReportArguments, path: str, context: ToolContext) -> Draft:

@@ -22,7 +22,7 @@ def workspace(tmp_path: Path) -> Workspace:
 @pytest.fixture
 def context(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> ToolContext:
     """A context whose other tools answer about the toy."""
-    monkeypatch.setattr(write_report, "run_tool", toy.answer)
+    toy.answers(monkeypatch)
     return ToolContext(workspace)
 
 
@@ -30,7 +30,7 @@ def context(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> ToolContex
 def facts(tmp_path_factory: pytest.TempPathFactory) -> ImplementationFacts:
     """The toy's facts; frozen, so that one instance serves every test."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(write_report, "run_tool", toy.answer)
+        toy.answers(patch)
         context = ToolContext(toy.workspace(tmp_path_factory.mktemp("toy")))
         return write_report.gather(write_report.WriteReportArguments(name="toy"), context)
 

@@ -21,7 +21,6 @@ from pathlib import Path
 import pytest
 import report_toy as toy
 from opscope_schemas.report import Problem, ReportFacts
-from opscope_tools import write_report
 from opscope_tools.check_report import CHECK_REPORT, CheckReportArguments
 from opscope_tools.report.edits import packed
 from opscope_tools.report.facts import ImplementationFacts
@@ -65,7 +64,7 @@ class Subject:
 @pytest.fixture(scope="module")
 def subjects(tmp_path_factory: pytest.TempPathFactory, index_folder: Path) -> Iterator[tuple[Subject, Subject]]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(write_report, "run_tool", toy.answer)
+        toy.answers(patch)
         context = ToolContext(toy.workspace(tmp_path_factory.mktemp("planted")))
         written = WRITE_REPORT.run(WriteReportArguments(name="toy"), context)
         assert written.ok

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 import report_toy as toy
-from opscope_schemas.analysis import ModelInput, TensorInfo, Variable
-from opscope_schemas.estimates import Alternative
+from opscope_schemas.analysis import Kernel, ModelInput, TensorInfo, Variable
+from opscope_schemas.estimates import Alternative, RooflineResult, Spread, SweepPoint
 from opscope_tools.report.configuration import configuration_rows
 from opscope_tools.report.facts import ImplementationFacts
 from opscope_tools.report.point import point_said
@@ -149,3 +149,68 @@ def test_what_was_measured_to_take_longer_is_never_said_to_save_or_to_take_as_lo
         assert ("as modelled (of its bound): weights fp8" in text) == (share >= 0.005)
         assert ("next to nothing at these sizes: weights fp8" in text) == (abs(share) < 0.005)
         assert ("takes longer at these sizes with weights fp8" in text) == (share <= -0.005)
+
+
+def test_times_are_those_of_the_devices_that_hold_the_passes(facts: ImplementationFacts) -> None:
+    def found(one: RooflineResult, seconds: float, *, fits: bool, spread: Spread | None = None) -> RooflineResult:
+        totals = one.totals.model_copy(
+            update={"calibrated_seconds": seconds, "tokens_per_second": 1 / seconds if fits else None}
+        )
+        memory = one.memory.model_copy(update={"fits": fits, "largest_batch": 7 if fits else 0})
+        return one.model_copy(update={"totals": totals, "memory": memory, "parallel": spread})
+
+    sixteen = Spread(tp=8, pp=2, ep=1, dp=1, sp=False, devices=16)
+    alone = {phase: found(one, 9e-3, fits=False) for phase, one in facts.estimates.items()}
+    held = {phase: found(one, 4e-3, fits=True, spread=sixteen) for phase, one in facts.estimates.items()}
+    lines = story(replace(facts, estimates=alone, held=held), Quotes())
+    took, fits = (toy.unmarked(line) for line in lines if "How long" in line or "What fits" in line)
+    assert "A decode step on 16 Device as engines run it is modelled to take 4 ms" in took
+    assert "9 ms" not in took
+    assert "One Device does not hold them: these are the fewest" in took
+    assert "2 stages of layers (a pipeline, with one batch in it), each of 8 that share every layer" in took
+    assert fits.count("does not fit; on 16, each at most weights 96 B") == 2
+    before = toy.unmarked(" ".join(story(replace(facts, estimates=alone), Quotes())))
+    assert "on one Device as engines run it is modelled to take, had it the memory, 9 ms" in before
+    assert "fewest" not in before
+
+
+def test_steps_of_more_sequences_are_told_with_their_rates(facts: ImplementationFacts) -> None:
+    def told(**known: float | None) -> str:
+        point = SweepPoint(
+            batch=4, context=1024, flops=1, bytes=1, bound_seconds=1e-3, limited_by="memory", weights_bytes=1, cache_bytes=1, fits=True,
+            calibrated_seconds=known.get("calibrated"),
+        )  # fmt: skip
+        points = (point, point.model_copy(update={"batch": 7}))
+        return toy.unmarked(" ".join(story(replace(facts, batches=points), Quotes())))
+
+    modelled = "in one modelled step: 4 take 2 ms (2,000 tokens/s), 7 take 2 ms (3,500 tokens/s), the most that fit."
+    assert modelled in told(calibrated=2e-3)
+    assert "in one step: 4 take at least 1 ms (4,000 tokens/s at most), 7 take at least 1 ms" in told()
+    assert "like these, in one" not in toy.unmarked(" ".join(story(facts, Quotes())))
+
+
+def test_attention_that_adds_a_tensor_to_its_scores_is_told_with_its_time(facts: ImplementationFacts) -> None:
+    def told(dtype: str) -> str:
+        given = [TensorInfo(name=name, shape=("1",), dtype="bfloat16") for name in ("query", "key", "value")]
+        mask = TensorInfo(name="attn_mask", shape=("1",), dtype=dtype)
+
+        def anew(kernel: Kernel) -> Kernel:
+            inside = tuple(map(anew, kernel.kernels)) if kernel.kernels else kernel.kernels
+            sdpa = {"operator": "opscope.sdpa", "inputs": (*given, mask)} if "mm" in kernel.operator else {}
+            return kernel.model_copy(update={"kernels": inside, **sdpa})
+
+        documents = tuple(d.model_copy(update={"kernels": tuple(map(anew, d.kernels))}) for d in facts.documents)
+        rows = {
+            phase: one.model_copy(
+                update={
+                    "operators": tuple(
+                        row.model_copy(update={"kind": "attention", "measured_as": "x"}) for row in one.operators
+                    )
+                }
+            )
+            for phase, one in facts.estimates.items()
+        }
+        return toy.unmarked(" ".join(story(replace(facts, documents=documents, estimates=rows), Quotes())))
+
+    assert "adds to its scores is read by none of these kernels" in told("bfloat16")
+    assert "adds to its scores" not in told("bool")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 from opscope_schemas.errors import ConfigError, ValuesError
+from opscope_schemas.estimates import RooflineResult
+from opscope_tools.estimate_roofline.placing import fewest_that_hold, more_sequences
 from opscope_tools.estimate_roofline.planning import PlanArguments, plan
 from opscope_tools.estimate_roofline.predicting import Replica, served
 from opscope_tools.estimate_roofline.sweeping import SweepArguments, sweep
@@ -135,3 +137,73 @@ def test_no_range_of_times_begins_below_the_bound(context: ToolContext) -> None:
         for one in estimate_roofline(RooflineArguments.model_validate(given), context).operators:
             if one.low_seconds is not None and not one.fits_l2:
                 assert one.low_seconds >= one.bound_seconds * (1 - 1e-9), one
+
+
+def _passes(config: dict[str, int]) -> dict[str, dict[str, object]]:
+    values = {"prefill": {"batch_size": 1, "seq_len": 1024}, "decode": {"batch_size": 1, "cache_len": 1024}}
+    return {phase: {"target": "llama", "phase": phase, "config": config, "values": at} for phase, at in values.items()}
+
+
+def _on(passes: dict[str, dict[str, object]], context: ToolContext, **plan: int) -> dict[str, RooflineResult]:
+    asked = {"hardware": "h100_sxm", **({"parallel": plan} if plan else {})}
+    return {
+        phase: estimate_roofline(RooflineArguments.model_validate({**one, **asked}), context)
+        for phase, one in passes.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("config", "plan", "fewer"),
+    [
+        ({"num_hidden_layers": 64}, {"tp": 2, "pp": 1}, []),
+        ({"num_hidden_layers": 160}, {"tp": 4, "pp": 1}, [{"tp": 2}]),
+        # ten heads are no multiple of four
+        ({"num_hidden_layers": 140, "num_attention_heads": 10, "num_key_value_heads": 10, "hidden_size": 8160}, {"tp": 2, "pp": 2}, [{"tp": 2}]),
+        ({"num_hidden_layers": 560}, {"tp": 8, "pp": 2}, [{"tp": 8}]),
+    ],
+)  # fmt: skip
+def test_the_fewest_devices_that_hold_the_passes(
+    context: ToolContext, config: dict[str, int], plan: dict[str, int], fewer: list[dict[str, int]]
+) -> None:
+    wide = {
+        "hidden_size": 8192,
+        "num_attention_heads": 64,
+        "num_key_value_heads": 8,
+        "intermediate_size": 28672,
+        **config,
+    }
+    passes = _passes(wide)
+    alone = _on(passes, context)
+    assert not all(one.memory.fits for one in alone.values())
+    held = fewest_that_hold("h100_sxm", passes, alone, context)
+    for phase, one in _on(passes, context, **plan).items():
+        spread = held[phase].parallel
+        assert spread is not None
+        assert {"tp": spread.tp, "pp": spread.pp} == plan
+        assert (held[phase].totals, held[phase].memory) == (one.totals, one.memory)
+    assert all(one.memory.fits for one in held.values())
+    for less in fewer:
+        assert not all(one.memory.fits for one in _on(passes, context, **less).values())
+    assert fewest_that_hold("h100_sxm:1", passes, alone, context) == {}  # who names a number means it
+
+
+def test_what_one_device_holds_is_not_spread_and_what_none_holds_is_not_told(context: ToolContext) -> None:
+    passes = _passes(SMALL)
+    assert fewest_that_hold("h100_sxm", passes, _on(passes, context), context) == {}
+    passes = _passes({**SMALL, "hidden_size": 65536, "intermediate_size": 262144, "num_hidden_layers": 512})
+    assert fewest_that_hold("h100_sxm", passes, _on(passes, context), context) == {}
+
+
+def test_steps_of_more_sequences_are_told_up_to_what_fits(context: ToolContext) -> None:
+    passes = _passes({**SMALL, "num_hidden_layers": 64})
+    for cached, last in ((1024, 256), (65536, None)):
+        asked = {**passes["decode"], "values": {"batch_size": 1, "cache_len": cached}}
+        step = _on({"decode": asked}, context)["decode"]
+        points = more_sequences("h100_sxm", asked, step, context)
+        assert points[-1].batch == (last or step.memory.largest_batch)
+        assert [p.batch for p in points] == sorted({p.batch for p in points})
+        assert all(p.fits and p.context == cached for p in points)
+        for point in points:
+            at = {"batch_size": point.batch, "cache_len": cached}
+            alone = _on({"decode": {**asked, "values": at}}, context)["decode"]
+            assert point.calibrated_seconds == pytest.approx(alone.totals.calibrated_seconds)

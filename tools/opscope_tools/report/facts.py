@@ -27,7 +27,7 @@ from opscope_schemas.analysis import (
 from opscope_schemas.common import Source
 from opscope_schemas.dataflow import Dataflow, FlowTensor
 from opscope_schemas.errors import ValuesError
-from opscope_schemas.estimates import RooflineResult
+from opscope_schemas.estimates import RooflineResult, SweepPoint
 from opscope_schemas.extracted_config import Check, ExtractConfigResult
 from opscope_schemas.formula import Formula, Rational, evaluate, variables, whole_bytes
 from opscope_schemas.tiling import TilingResult
@@ -429,6 +429,10 @@ class ImplementationFacts:
     checks: tuple[Check, ...] = ()
     #: how long each pass takes as engines run it on one device; none where it cannot be told
     estimates: Mapping[str, RooflineResult] = field(default_factory=dict)
+    #: the same over as few of these devices as hold every pass, of the numbers that were tried; none where one holds them, or none does
+    held: Mapping[str, RooflineResult] = field(default_factory=dict)
+    #: decode steps of more sequences, on one device or on those that hold them
+    batches: tuple[SweepPoint, ...] = ()
     #: the same of the last pass over so many devices by tensor parallelism, where the model and the device allow it
     spread: Mapping[int, RooflineResult] = field(default_factory=dict)
     #: why a number of them bears it not, the first refusal
@@ -449,6 +453,11 @@ class ImplementationFacts:
     def main(self) -> ModelAnalysis:
         """The first document: prefill where it was asked for."""
         return self.documents[0]
+
+    @property
+    def served(self) -> Mapping[str, RooflineResult]:
+        """How long passes take where they can run: on one device, else on those that hold them."""
+        return self.held or self.estimates
 
     @property
     def subject(self) -> str:

@@ -295,9 +295,12 @@ def lines_that_ran(facts: ImplementationFacts, pattern: str) -> list[scan.Hit]:
 
 def device_tests_said(facts: ImplementationFacts) -> str:
     """The first of them, quoted with their lines; empty where there is none."""
-    hits = device_tests(facts)
-    first = f"({_TESTS} of {len(hits)}, those of CUDA first) " * (len(hits) > _TESTS)
-    return f"{first}{', '.join(f'`{hit.text[:_QUOTED]}` ({hit.pointer})' for hit in hits[:_TESTS])}"
+    at: dict[str, list[str]] = {}
+    for hit in device_tests(facts):
+        at.setdefault(hit.text[:_QUOTED], []).append(hit.pointer)
+    first = f"({_TESTS} of {len(at)}, those of CUDA first) " * (len(at) > _TESTS)
+    told = [f"`{text}` ({', '.join(places)})" for text, places in at.items()]
+    return f"{first}{', '.join(told[:_TESTS])}"
 
 
 def swappable(facts: ImplementationFacts) -> list[scan.Hit]:

@@ -222,8 +222,8 @@ def _room(facts: ImplementationFacts) -> str:
     if all(fits):
         kept = any(found.memory.cache_bytes for found in facts.estimates.values())
         return f"; with {'cache and ' * kept}activations it fits on one {device}"
-    enough = [ranks for ranks, found in facts.spread.items() if found.memory.fits]
-    return f"; it does not fit on one {device}" + (f", but on {min(enough)}" if enough else "")
+    plan = next((found.parallel for found in facts.held.values()), None)
+    return f"; it does not fit on one {device}" + (f", but on {plan.devices}" if plan is not None else "")
 
 
 def cache_bytes_per_token(facts: ImplementationFacts, document: ModelAnalysis) -> int | None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from opscope_schemas.analysis import Kernel, ModelAnalysis, ModuleNode
-from opscope_schemas.estimates import UNLIKE, Alternative, OperatorTime, RooflineResult, launches
+from opscope_schemas.estimates import UNLIKE, Alternative, MemoryUse, OperatorTime, RooflineResult, launches
 from opscope_schemas.formula import Rational, evaluate, variables
 from opscope_schemas.units import plain_bytes, seconds, things
 
@@ -37,6 +37,8 @@ _BARELY = 0.08
 _ALIKE = 0.999
 #: of all FLOPs: where people say nearly all
 _NEARLY = 0.99
+#: of a pass: what is told of what would take it off
+_WORTH = 0.005
 #: settings by which scores are kept in a range -> of what
 _CAPS = {"attn_logit_softcapping": "attention scores", "final_logit_softcapping": "logits"}
 _GENERATION = "transformers/generation/utils.py"
@@ -48,9 +50,12 @@ def story(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
     answers = (
         ("What it is", [_what(facts, quotes)]),
         ("What a pass costs", [_cost(facts, document, quotes) for document in facts.documents]),
-        ("How long it takes", [*(_time(facts, phase, quotes) for phase in facts.estimates), _timed_as(facts)]),
+        (
+            "How long it takes",
+            [*(_time(facts, phase, quotes) for phase in facts.served), _fewest(facts), _timed_as(facts)],
+        ),
         ("Where the bytes go", [_bytes(facts, document, quotes) for document in facts.documents]),
-        ("What fits", [_fits(phase, found, facts, quotes) for phase, found in facts.estimates.items()]),
+        ("What fits", [_fits(phase, facts, quotes) for phase in facts.estimates]),
         ("What turns", list(_turns(facts, quotes))),
         ("What would save most", [_saved(facts, quotes)]),
         ("Left out", list(_left_out(facts))),
@@ -60,7 +65,7 @@ def story(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
 
 def times_said(facts: ImplementationFacts) -> list[str]:
     """How long passes take, without marks, for the reply beside the report."""
-    return [_time(facts, phase, None) for phase in facts.estimates]
+    return [*(_time(facts, phase, None) for phase in facts.served), *filter(None, [_fewest(facts)])]
 
 
 def _document(facts: ImplementationFacts, phase: str) -> ModelAnalysis:
@@ -265,19 +270,20 @@ def _at(kernel: Kernel) -> tuple[object, ...]:
 
 def _time(facts: ImplementationFacts, phase: str, quotes: Quotes | None) -> str:
     """Calibrated with its spread where that is known, else the bound; rates only of what fits and of whole passes over text."""
-    found = facts.estimates[phase]
+    found = facts.served[phase]
+    of = f"{phase}.time{'.held' * bool(facts.held)}"
 
     def said(name: str, value: float) -> str:
-        return quotes.said(f"{phase}.time.{name}", value) if quotes else seconds(value)
+        return quotes.said(f"{of}.{name}", value) if quotes else seconds(value)
 
     def whole(name: str, value: float) -> str:
-        return quotes(f"{phase}.time.{name}", round(value)) if quotes else f"{value:,.0f}"
+        return quotes(f"{of}.{name}", round(value)) if quotes else f"{value:,.0f}"
 
     def percent(name: str, value: float) -> str:
-        return quotes.decimal(f"{phase}.time.{name}", value, 0) if quotes else f"{value:.0f}"
+        return quotes.decimal(f"{of}.{name}", value, 0) if quotes else f"{value:.0f}"
 
     totals, rate = found.totals, found.totals.tokens_per_second
-    where = f"{found.parallel.devices if found.parallel is not None else 'one'} {found.hardware.name}"
+    where = f"{_devices(facts, quotes)} {found.hardware.name}"
     call = f"one call in {phase}" if facts.within else _STEP[phase]
     takes = "is modelled to take" if found.memory.fits else "is modelled to take, had it the memory,"
     step = f"{call.capitalize()} on {where} as engines run it {takes}"
@@ -301,13 +307,41 @@ def _time(facts: ImplementationFacts, phase: str, quotes: Quotes | None) -> str:
             f"{step} {said('calibrated', totals.calibrated_seconds)} (the sum of its kernels, none waiting for the host; {spread})"
             f"{per_second}; {at_least}"
         )
-    return f"{text}{_dominant(phase, found, quotes)}."
+    return f"{text}{_dominant(of, found, quotes)}."
+
+
+def _devices(facts: ImplementationFacts, quotes: Quotes | None) -> str:
+    """How many there are of the device that is named."""
+    plan = next((found.parallel for found in facts.served.values()), None)
+    if plan is None:
+        return "one"
+    return quotes("devices", plan.devices) if quotes else f"{plan.devices:,}"
+
+
+def _fewest(facts: ImplementationFacts) -> str:
+    """Why times are of several devices where nobody asked for them, and how they share the work; empty where they are not."""
+    plan = next((found.parallel for found in facts.held.values()), None)
+    if plan is None:
+        return ""
+    alone = next(iter(facts.estimates.values()))
+    share = "that share every layer (tensor parallelism)"
+    ways = (
+        f"{plan.tp} {share}"
+        if plan.pp == 1
+        else f"{plan.pp} stages of layers (a pipeline, with one batch in it), each of {plan.tp} {share}"
+    )
+    if plan.tp == 1:
+        ways = f"{plan.pp} stages of layers (a pipeline, with one batch in it)"
+    return (
+        f"One {alone.hardware.name} does not hold them: these are the fewest, of 2, 4, 8 and whole eights, that do, as {ways}. "
+        "Sections 8 and 9 tell how kernels take their time on one, as though it had the memory."
+    )
 
 
 def _timed_as(facts: ImplementationFacts) -> str:
     """What the times of kernels rest on."""
-    rows = [row for found in facts.estimates.values() for row in found.operators if row.measured_as]
-    bandwidth = next((found.hardware.bandwidth for found in facts.estimates.values()), 0.0)
+    rows = [row for found in facts.served.values() for row in found.operators if row.measured_as]
+    bandwidth = next((found.hardware.bandwidth for found in facts.served.values()), 0.0)
     unlike = [row for row in rows if row.measured_as.startswith(UNLIKE)]
     alike = [row.kind for row in rows if not row.measured_as.startswith(UNLIKE)]
     parts = []
@@ -321,8 +355,21 @@ def _timed_as(facts: ImplementationFacts) -> str:
         sizes = joined(dict.fromkeys(name for row in beyond for name in row.outside))  # no names of source: not in code
         parts.append(f"some {kinds} are larger or smaller (in {sizes}) than any that was measured, and less certain")
     text = "; ".join(parts)
-    spread = " Ranges: from where every kernel is as fast as the fastest tenth of measured ones to where each is as slow as the slowest tenth."
+    spread = f"{_added(facts, alike)} Ranges: from where every kernel is as fast as the fastest tenth of measured ones to where each is as slow as the slowest tenth."
     return f"{text[0].upper()}{text[1:]}.{spread}" if text else ""
+
+
+def _added(facts: ImplementationFacts, timed: Sequence[str]) -> str:
+    """Which attention adds a tensor to its scores, such as a bias by distance, that the measured kernels do not read."""
+    classes = dict.fromkeys(
+        short(owner)
+        for document in facts.documents
+        for owner, kernel in leaves(document)
+        if "sdpa" in kernel.operator and any("float" in given.dtype for given in kernel.inputs[3:])
+    )
+    if not classes or "attention" not in timed:
+        return ""
+    return f" A tensor that {joined(f'`{name}`' for name in classes)} adds to its scores is read by none of these kernels: attention may take longer."
 
 
 def _as_products(rows: Sequence[OperatorTime], bandwidth: float) -> str:
@@ -346,14 +393,14 @@ def _of_text(facts: ImplementationFacts, phase: str) -> bool:
     return not facts.within and (phase != "forward" or not any("float" in each.dtype for each in document.model_inputs))
 
 
-def _dominant(phase: str, found: RooflineResult, quotes: Quotes | None) -> str:
+def _dominant(of: str, found: RooflineResult, quotes: Quotes | None) -> str:
     """What most of the time is spent on, and the line of the kernel that takes most."""
     spent = [one for one in found.spent if one.share >= 0.005]
     parts = spent[:_PARTS]
     if not parts:
         return ""
     told = [
-        f"{one.name} {quotes.decimal(f'{phase}.time.{one.name}', 100 * one.share, 0) if quotes else f'{100 * one.share:.0f}'} %"
+        f"{one.name} {quotes.decimal(f'{of}.{one.name}', 100 * one.share, 0) if quotes else f'{100 * one.share:.0f}'} %"
         for one in parts
     ]
     slowest, *others = sorted(found.operators, key=found.seconds_of, reverse=True)
@@ -395,10 +442,20 @@ def _fused(phase: str, facts: ImplementationFacts, quotes: Quotes) -> str:
     return f"; as engines run it, with kernels fused, {quotes.said(f'{phase}.time.bytes', found.totals.bytes)} in all"
 
 
-def _fits(phase: str, found: RooflineResult, facts: ImplementationFacts, quotes: Quotes) -> str:
-    """What a pass keeps beside what the device has."""
-    use = found.memory
-    key = f"{phase}.memory"
+def _fits(phase: str, facts: ImplementationFacts, quotes: Quotes) -> str:
+    """What a pass keeps beside what the device has; where that is too much, also what each of those keeps that hold it."""
+    use = facts.estimates[phase].memory
+    of = quotes.said(f"{phase}.memory.usable", use.usable_bytes)
+    had = f"{of} that engines use, {100 * use.usable_bytes / use.capacity_bytes:.0f} % of the {plain_bytes(use.capacity_bytes)} that the device has"
+    text = f"{phase.capitalize()}: {_kept(f'{phase}.memory', use, quotes)} of {had}"
+    if not facts.held:
+        return f"{text}: {_room(phase, f'{phase}.memory', use, facts, quotes)}."
+    key, each = f"{phase}.memory.held", facts.held[phase].memory
+    return f"{text}: does not fit; on {_devices(facts, quotes)}, each at most {_kept(key, each, quotes)}: {_room(phase, key, each, facts, quotes)}."
+
+
+def _kept(key: str, use: MemoryUse, quotes: Quotes) -> str:
+    """What a device keeps in a pass."""
     parts = [f"weights {quotes.said(f'{key}.weights', use.weights_bytes)}"]
     if use.cache_bytes:
         parts.append(f"cache {quotes.said(f'{key}.cache', use.cache_bytes)}")
@@ -408,6 +465,11 @@ def _fits(phase: str, found: RooflineResult, facts: ImplementationFacts, quotes:
         )
     if use.notable_inputs:
         parts.append(f"inputs {quotes.said(f'{key}.inputs', use.input_bytes)}")
+    return ", ".join(parts)
+
+
+def _room(phase: str, key: str, use: MemoryUse, facts: ImplementationFacts, quotes: Quotes) -> str:
+    """Whether that fits, and how much of it would."""
     spare = use.usable_bytes - use.needed_bytes
     room = "fits" if use.fits else "does not fit"
     if use.fits and spare < _BARELY * use.usable_bytes:
@@ -426,8 +488,7 @@ def _fits(phase: str, found: RooflineResult, facts: ImplementationFacts, quotes:
             room += " (fewer than these sequences hold together: masks and what else the pass keeps grow faster than the length)"
         if facts.limit is not None and use.longest_context > facts.limit:
             room += f", more than the {quotes('positions', facts.limit)} positions that the configuration states"
-    of = quotes.said(f"{key}.usable", use.usable_bytes)
-    return f"{phase.capitalize()}: {', '.join(parts)} of {of} that engines use, {100 * use.usable_bytes / use.capacity_bytes:.0f} % of the {plain_bytes(use.capacity_bytes)} that the device has: {room}."
+    return room
 
 
 def _units(facts: ImplementationFacts, phase: str) -> str:
@@ -448,18 +509,22 @@ def _turns(facts: ImplementationFacts, quotes: Quotes) -> Iterator[str]:
         with_each = (
             f"With a state of {quotes.said('decode.state_bytes', round(size))} each, however long the context is"
         )
-    if found.turning_batch is not None:
-        batch = quotes("decode.turning_batch", found.turning_batch)
-        yield f"{with_each}, computing limits most of a decode step's bound from a batch of {batch} on; below it, memory."
+    turns, on = facts.served["decode"].turning_batch, f", on {_devices(facts, quotes)} devices," * bool(facts.held)
+    if turns is not None:
+        batch = quotes("decode.turning_batch", turns)
+        yield f"{with_each}, computing limits most of a decode step's bound{on} from a batch of {batch} on; below it, memory."
     else:
-        yield f"{with_each}, memory limits most of a decode step's bound at every batch."
+        yield f"{with_each}, memory limits most of a decode step's bound{on} at every batch."
+    yield from _in_batches(facts, quotes)
     per_token, weights = found.memory.cache_bytes_per_token, found.memory.weights_bytes
     at, use = facts.point(document), found.memory
     grown = (per_token or 0) * Fraction(at.get("cache_len", 0) + 1) * Fraction(at.get("batch_size", 1))
     if per_token and use.cache_bytes > grown:  # a part that does not grow: states, keys of what an encoder read
         each_holds = Fraction(use.cache_bytes) / at.get("batch_size", 1)
         many = quotes("decode.outweighing_batch", math.ceil(weights / each_holds))
-        yield f"From {many} sequences like these on, the cache takes more memory than the weights."
+        most = facts.served["decode"].memory.largest_batch
+        beyond = ", more than fit," if most is not None and most * each_holds < weights else ""
+        yield f"From {many} sequences like these on{beyond} the cache takes more memory than the weights."
     elif per_token and not sliding_window(facts):
         tokens = quotes("decode.cache_passes_weights", math.ceil(weights / per_token))
         each = quotes.said("decode.cache_per_token", per_token)
@@ -468,61 +533,97 @@ def _turns(facts: ImplementationFacts, quotes: Quotes) -> Iterator[str]:
         yield f"From {tokens} cached tokens on, of all sequences together{beyond}, the cache ({each} a token) takes more memory than the weights."
 
 
+def _in_batches(facts: ImplementationFacts, quotes: Quotes) -> Iterator[str]:
+    """How long decode steps of more sequences take, and what that gives."""
+    points = facts.batches
+    if not points:
+        return
+    known = all(point.calibrated_seconds is not None for point in points)
+    told = []
+    for point in points:
+        key, took = (
+            f"decode.time.of_{point.batch}",
+            (point.calibrated_seconds if known else None) or point.bound_seconds,
+        )
+        many = quotes(f"decode.of_{point.batch}.batch_size", point.batch)
+        rate = quotes(f"{key}.tokens_per_second", round(float(f"{point.batch / took:.3g}")))
+        told.append(
+            f"{many} take {'' if known else 'at least '}{quotes.said(f'{key}.calibrated', took)} ({rate} tokens/s{'' if known else ' at most'})"
+        )
+    most = facts.served["decode"].memory.largest_batch
+    last = ", the most that fit" if points[-1].batch == most else ""
+    yield f"Of more {_units(facts, 'decode')} like these, in one {'modelled ' * known}step: {', '.join(told)}{last}."
+
+
 def _saved(facts: ImplementationFacts, quotes: Quotes) -> str:
-    phase = "decode" if "decode" in facts.estimates else next(iter(facts.estimates), "")
-    changes = facts.estimates[phase].alternatives if phase else ()
-    worth = [one for one in changes if one.bound_share >= 0.005]
-    measured = sorted(
-        (one for one in worth if one.basis == "calibrated" and one.share >= 0.005), key=lambda one: -one.share
-    )[:_CHANGES]
-    others = sorted((one for one in worth if one.basis != "calibrated"), key=lambda one: -one.bound_share)[:_PARTS]
-    idle = [one for one in worth if one.basis == "calibrated" and abs(one.share) < 0.005]
-    slower = sorted(
-        (one for one in worth if one.basis == "calibrated" and one.share <= -0.005), key=lambda one: one.share
+    """What other precisions would take off the passes, decode first, and what such figures leave out."""
+    phases = sorted(facts.served, key=lambda phase: phase != "decode")
+    parts = [part for phase in phases[:1] for part in _saved_of(phase, facts, quotes)]
+    parts += [_saved_too(phase, facts, quotes) for phase in phases[1:]]
+    worth = [one for phase in phases for one in facts.served[phase].alternatives if one.bound_share >= _WORTH]
+    if any(one.name.startswith("weights ") for one in worth):
+        parts.append(
+            "Weights are those of the layers' products: what stands outside of the layers (embeddings, a head) stays as it is."
+        )
+        if names := dict.fromkeys(one.name.removeprefix("weights ") for one in worth if one.widened_to):
+            units = next(one.widened_to for one in worth if one.widened_to)
+            parts.append(
+                f"This device has no units for {', '.join(names)}: such products run in {units}, and the bound leaves out the work of widening."
+            )
+    return " ".join(filter(None, parts))
+
+
+def _saved_too(phase: str, facts: ImplementationFacts, quotes: Quotes) -> str:
+    """Of a further pass what was measured alone, the most first; empty where nothing like its kernels was."""
+    known = [one for one in facts.served[phase].alternatives if one.basis == "calibrated"]
+    told = [
+        f"{one.name} {quotes.decimal(f'{phase}.saved.{one.name}', 100 * one.share, 0)} %"
+        for one in sorted(known, key=lambda one: -one.share)
+        if one.share >= _WORTH
+    ]
+    if not known:
+        return ""
+    return (
+        f"Of {_STEP[phase]} as modelled: {', '.join(told[:_PARTS]) or 'nothing, with any precision that was measured'}."
     )
 
-    asked = _backend(facts.estimates[phase]) if phase else ""
+
+def _saved_of(phase: str, facts: ImplementationFacts, quotes: Quotes) -> Iterator[str]:
+    found = facts.served[phase]
+    worth = [one for one in found.alternatives if one.bound_share >= _WORTH]
+    measured = sorted((one for one in worth if one.basis == "calibrated"), key=lambda one: -one.share)
+    shorter = [one for one in measured if one.share >= _WORTH][:_CHANGES]
+    idle = [one for one in measured if abs(one.share) < _WORTH]
+    longer = [one for one in reversed(measured) if one.share <= -_WORTH]
+    others = sorted((one for one in worth if one.basis != "calibrated"), key=lambda one: -one.bound_share)[:_PARTS]
+    asked = _backend(found)
 
     def of_bound(one: Alternative) -> str:
         return f"{quotes.decimal(f'{phase}.saved.{one.name}.bound', 100 * one.bound_share, 0)} %"
 
-    parts = []
-    if measured:
+    if launches(totals := found.totals):
+        explains = 100 * totals.bound_seconds / (totals.calibrated_seconds or 1)
+        share = quotes.decimal(f"{phase}.time{'.held' * bool(facts.held)}.bound_share", explains, 0)
+        experts = " (each then reads more of the experts)" if facts.classes_of("mixture of experts") else ""
+        yield f"Fewer kernels, or more {_units(facts, phase)} for each{experts}, as their fixed time is most of {_STEP[phase]}; the bound is {share} % of it."
+    if shorter:
         told = [
             f"{one.name} {quotes.decimal(f'{phase}.saved.{one.name}', 100 * one.share, 0)} % ({of_bound(one)}{_by(one, asked)})"
-            for one in measured
+            for one in shorter
         ]
-        parts.append(f"Of {_STEP[phase]} as modelled (of its bound): {', '.join(told)}.")
+        yield f"Of {_STEP[phase]} as modelled (of its bound): {', '.join(told)}."
     if others:
         told = [f"{one.name} {of_bound(one)}" for one in others]
-        parts.append(f"Of its bound alone, as {_unmeasured(others)}: {', '.join(told)}.")
+        yield f"Of {'its bound' if shorter else f'the bound of {_STEP[phase]}'} alone, as {_unmeasured(others)}: {', '.join(told)}."
     if idle:
         told = [f"{one.name} ({of_bound(one)} of its bound{_by(one, asked)})" for one in idle]
-        parts.append(f"As measured, next to nothing at these sizes: {', '.join(told)}.")
-    if slower:
+        yield f"As measured, next to nothing at these sizes: {', '.join(told)}."
+    if longer:
         told = [
             f"{one.name} ({quotes.decimal(f'{phase}.saved.{one.name}.longer', -100 * one.share, 0)} % longer, though its bound is {of_bound(one)} shorter{_by(one, asked)})"
-            for one in slower
+            for one in longer
         ]
-        parts.append(f"As measured, it takes longer at these sizes with {', '.join(told)}.")
-    if any(one.name.startswith("weights ") for one in (*measured, *others, *idle, *slower)):
-        parts.append(
-            "Weights are those of the layers' products: what stands outside of the layers (embeddings, a head) stays as it is."
-        )
-        if widened := [one for one in (*measured, *others) if one.widened_to]:
-            names, units = [one.name.removeprefix("weights ") for one in widened], widened[0].widened_to
-            parts.append(
-                f"This device has no units for {', '.join(names)}: such products run in {units}, and the bound leaves out the work of widening."
-            )
-    if phase and launches(totals := facts.estimates[phase].totals):
-        explains = 100 * totals.bound_seconds / (totals.calibrated_seconds or 1)
-        share = quotes.decimal(f"{phase}.time.bound_share", explains, 0)
-        experts = " (each then reads more of the experts)" if facts.classes_of("mixture of experts") else ""
-        parts.insert(
-            0,
-            f"Fewer kernels, or more {_units(facts, phase)} for each{experts}, as their fixed time is most of {_STEP[phase]}; the bound is {share} % of it.",
-        )
-    return " ".join(parts)
+        yield f"As measured, it takes longer at these sizes with {', '.join(told)}."
 
 
 def _backend(found: RooflineResult) -> str:

@@ -1,0 +1,111 @@
+"""The passes of a report over numbers of devices and of sequences: where they fit, and how long they then take."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+
+from opscope_schemas.errors import InputError, TraceError
+from opscope_schemas.estimates import RooflineResult, SweepPoint, SweepResult
+
+from opscope_tools.estimate_roofline.sweeping import SWEEP
+from opscope_tools.estimate_roofline.tool import ESTIMATE_ROOFLINE
+from opscope_tools.running.runner import run_tool
+from opscope_tools.running.tool import ToolContext
+
+__all__ = ["fewest_that_hold", "grids", "more_sequences", "pass_of", "spread_over"]
+
+#: ranks of tensor parallelism whose share is told; the last are a node
+_RANKS = (2, 4, 8)
+#: whole nodes that are tried at most where one device does not hold the passes
+_NODES = 8
+#: sequences of decode steps that are timed where they fit; of the last no more than fit
+_SEQUENCES = (4, 16, 64, 256)
+#: sequences and tokens at which times are modelled for a page; it draws between them
+_BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+_LENGTHS = (16, 64, 256, 1024, 4096, 16384, 65536, 262144)
+
+
+def pass_of(asked: Mapping[str, object]) -> dict[str, object]:
+    """Of what a cost tool was asked, what names the pass."""
+    return {name: asked[name] for name in ("target", "phase", "values", "config") if name in asked}
+
+
+def spread_over(
+    hardware: str, asked: Mapping[str, object], context: ToolContext
+) -> tuple[dict[int, RooflineResult], str]:
+    """The pass over two, four and eight devices, as far as the model and the device bear it; and the first refusal."""
+    if ":" in hardware:
+        return {}, "the times are of several devices already."
+    found, why = {}, ""
+    for ranks in _RANKS:
+        plan = {"hardware": hardware, "parallel": {"tp": ranks}}
+        try:
+            found[ranks] = run_tool(ESTIMATE_ROOFLINE, {**pass_of(asked), **plan}, context)
+        except (InputError, TraceError) as error:
+            why = why or error.message
+    return found, why
+
+
+def fewest_that_hold(
+    hardware: str, passes: Mapping[str, Mapping[str, object]], alone: Mapping[str, RooflineResult], context: ToolContext
+) -> dict[str, RooflineResult]:
+    """The passes over the fewest of 2, 4, 8, 16, 24 ... devices that hold them: tensor parallelism within eight, a pipeline over eights.
+
+    Nothing where one device holds them, where the caller said how many there are, and where 64 do not hold them.
+    """
+    if ":" in hardware or alone.keys() != passes.keys() or all(one.memory.fits for one in alone.values()):
+        return {}
+    widest = _RANKS[-1]
+    least = max(one.memory.weights_bytes / one.memory.usable_bytes for one in alone.values())
+    for devices in (*_RANKS, *range(2 * widest, _NODES * widest + 1, widest)):
+        for ranks in (*reversed(_RANKS), 1) if devices >= least else ():
+            if devices % ranks:
+                continue
+            plan = {"hardware": hardware, "parallel": {"tp": ranks, "pp": devices // ranks}}
+            try:
+                found = {
+                    phase: run_tool(ESTIMATE_ROOFLINE, {**pass_of(asked), **plan}, context)
+                    for phase, asked in passes.items()
+                }
+            except (InputError, TraceError):
+                continue  # the model does not bear that plan
+            if all(one.memory.fits for one in found.values()):
+                return found
+            break
+    return {}
+
+
+def more_sequences(
+    hardware: str, asked: Mapping[str, object], step: RooflineResult, context: ToolContext
+) -> tuple[SweepPoint, ...]:
+    """The decode step of `step` with as many sequences as fit, at most 256, and with fewer, on the same devices."""
+    most, here = step.memory.largest_batch, step.values
+    if not most or not {"batch_size", "cache_len"} <= here.keys():
+        return ()
+    wanted = {*(size for size in _SEQUENCES if size < most), min(most, _SEQUENCES[-1])}
+    degrees = {"tp": step.parallel.tp, "pp": step.parallel.pp} if step.parallel is not None else {}
+    sweep = {
+        **pass_of(asked), "hardware": hardware.partition(":")[0], "parallel": degrees or None,
+        "batches": sorted(wanted - {here["batch_size"]}), "contexts": [here["cache_len"]],
+    }  # fmt: skip
+    with contextlib.suppress(InputError, TraceError):
+        return run_tool(SWEEP, sweep, context).points if sweep["batches"] else ()
+    return ()
+
+
+def grids(
+    asked: Mapping[str, object], phases: Sequence[str], limit: int | None, context: ToolContext
+) -> Iterator[tuple[int, list[SweepResult]]]:
+    """The passes over one device and more, at many points up to `limit` tokens, as far as the model and the device bear it."""
+    contexts = [size for size in _LENGTHS if limit is None or size < limit]
+    lengths = [*contexts, limit] if limit is not None and limit > 1 else contexts
+    for ranks in (1, *_RANKS):
+        passes = []
+        for phase in phases:
+            sweep = {**asked, "phase": phase, "parallel": {"tp": ranks}, "batches": [*_BATCHES], "contexts": lengths}
+            with contextlib.suppress(InputError, TraceError):
+                found = run_tool(SWEEP, sweep, context)
+                passes += [found] if all(point.calibrated_seconds for point in found.points) else []
+        if passes:
+            yield ranks, passes
