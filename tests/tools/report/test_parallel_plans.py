@@ -10,8 +10,10 @@ import pytest
 import report_toy as toy
 from opscope_schemas.common import Repository
 from opscope_schemas.estimates import Communication, Spread
+from opscope_tools.report.checks_source import pointer_problems
 from opscope_tools.report.facts import ImplementationFacts
 from opscope_tools.report.findings import findings, ranks_line
+from opscope_tools.report.markdown import Page
 from opscope_tools.report.parallel import Split, communication_rows, parallelism_lines
 from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.sources import SourceReader
@@ -154,3 +156,19 @@ def test_what_modelled_ranks_exchange_is_told_with_each_size(facts: Implementati
     when = f"in a pass of {found.phase}, as section 7.1 models it"
     sizes = "5 all_reduce of 4.1 kB; 1 all_gather of 50 B"
     assert row == (f"the split over {most} ranks", "all_reduce, all_gather", when, sizes)
+
+
+def test_styles_of_gathered_weights_stand_before_the_lines_that_name_them(
+    facts: ImplementationFacts, tmp_path: Path
+) -> None:
+    repository = toy.write_source(tmp_path / "src")
+    inherited = SHARED.replace("{PLAN}", repr({"embed_tokens": "freed_full_weight", "layers.*": "freed_full_weight"}))
+    (tmp_path / "src" / toy.CONFIG_FILE).write_text(toy.CONFIGURATION.replace("class ToyConfig:", inherited))
+    reader = SourceReader([repository])
+    (row,) = [
+        row for row in communication_rows(Split.of(replace(facts, reader=reader))) if "freed_full_weight" in row[0]
+    ]
+    assert "`keep_full_weight`" in row[0]
+    page = Page(f"| {' | '.join(row)} |\n")
+    assert {pointer.split(":")[0] for pointer in re.findall(r"[\w/]+\.py:\d+", row[0])} == {toy.FILE, toy.CONFIG_FILE}
+    assert list(pointer_problems(page, reader)) == []

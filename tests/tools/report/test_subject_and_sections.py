@@ -184,7 +184,8 @@ def test_each_plan_is_counted_on_its_own_and_fsdp_is_data_parallel(rendered: Cal
     assert f"**Data Parallelism:** Yes; `_fsdp_plan` (`{toy.FILE}:{toy.line_of('_fsdp_plan')}`)" in text
     (kept,) = [cells for cells in rows(text, "7.2") if any("keep_full_weight" in cell for cell in cells)]
     assert kept[1] == "all_gather of its weights, before it runs"
-    assert f"when the fsdp plan is applied (`{toy.FILE}:{toy.line_of('_fsdp_plan')}`)" in kept[2]
+    assert kept[0] == f"`lm_head` split as `keep_full_weight` (`{toy.FILE}:{toy.line_of('_fsdp_plan')}`)"
+    assert kept[2] == "when the fsdp plan is applied"
 
 
 def test_communication_follows_from_the_style_and_the_shape_that_ran(rendered: Callable[..., Report]) -> None:

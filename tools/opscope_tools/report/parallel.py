@@ -427,13 +427,18 @@ def _row(split: Split, alike: Sequence[Communication]) -> tuple[str, str, str, s
     pointers = ", ".join(f"`{each.file}:{each.line}`" for each in alike)
     if not first.when:
         return f"`{first.what}`", first.primitive, pointers, first.note
-    styles: dict[str, list[str]] = {}
-    for name, _, style in (each.what.partition(" split as ") for each in alike):
-        styles.setdefault(style, []).append(name)
-    split_as = "; ".join(f"{', '.join(names)} split as {style}" for style, names in styles.items())
-    if first.primitive == _WEIGHTS:
+    styles: dict[str, dict[str, str]] = {}
+    for each in alike:
+        name, _, style = each.what.partition(" split as ")
+        styles.setdefault(style, {})[name] = f"`{each.file}:{each.line}`"
+    if first.primitive == _WEIGHTS:  # a style may stand in another file than the next one's
+        told = [
+            f"{', '.join(at)} split as {style} ({', '.join(dict.fromkeys(at.values()))})"
+            for style, at in styles.items()
+        ]
         sizes = "; ".join(f"{each.what.partition(' split as ')[0]} {_size(split, each)}" for each in alike)
-        return split_as, first.primitive, f"{first.when} ({pointers})", sizes
+        return "; ".join(told), first.primitive, first.when, sizes
+    split_as = "; ".join(f"{', '.join(at)} split as {style}" for style, at in styles.items())
     each_of = "each " if len(alike) > 1 and first.bytes not in ("", "0") else ""
     return split_as, first.primitive, f"{first.when} ({pointers})", f"{each_of}{_size(split, first)}"
 
