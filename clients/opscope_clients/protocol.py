@@ -233,7 +233,7 @@ async def _report(calls: Calls, findings: Findings, wish: Wish) -> None:
         overwrite=wish.overwrite, html=wish.html, **wish.configured, **({"values": dict(wish.values)} if wish.values else {}),
         **({"hardware": wish.hardware} if wish.hardware else {}),
     )  # fmt: skip
-    if not written["ok"]:  # nothing was saved: an older report of that name is no answer
+    if not written.get("facts_path"):  # nothing was saved: an older report of that name is no answer
         first: Mapping[str, Any] = next(iter(written.get("problems") or []), {})
         raise CallError(
             f"The report was refused by its own checks and not saved: {first.get('message', 'no reason given')}",

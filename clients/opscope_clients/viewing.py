@@ -74,6 +74,7 @@ def view_command(
     assert isinstance(result, WriteReportResult)
     if not result.ok:
         show(result, as_json=False)
+    if not result.page_path:
         return 1
     page = inside(workspace.output, result.page_path).read_bytes()
     try:

@@ -83,10 +83,14 @@ class WriteReportResult(ToolResult):
     promised: ClassVar[tuple[str, ...]] = ("problems", "summary")
 
     path: str = Field(description="Where the report lies, or would lie, relative to the output folder.")
-    ok: bool = Field(description="True: the report passed every check and was saved; false: nothing was written.")
+    ok: bool = Field(
+        description="True: the report passed every check and was saved; false: `problems` say what did not pass."
+    )
     problems: tuple[Problem, ...] = ()
     summary: ReportSummary = ReportSummary()
-    facts_path: str = Field(default="", description="The facts file beside the report.")
+    facts_path: str = Field(
+        default="", description="The facts file beside the report; empty where nothing was written."
+    )
     page_path: str = Field(default="", description="With html: the page beside the report.")
 
 

@@ -302,7 +302,8 @@ def _today() -> str:
 
 @dataclass(frozen=True)
 class Draft:
-    """A report before it is saved: what is rejected in the agent's sections, its plots, and the source that it speaks of."""
+    """A report before it is saved: what is rejected in the agent's sections, its plots, the source that it speaks of, and what its own
+    checks doubt where no agent wrote in it."""
 
     report: Report
     problems: tuple[Problem, ...]
@@ -310,6 +311,7 @@ class Draft:
     live: str
     reader: SourceReader
     sources: tuple[Source, ...]
+    doubts: tuple[Problem, ...] = ()
 
 
 def _template(name: str) -> Callable[[Mapping[str, object]], str]:
@@ -329,6 +331,8 @@ def drafted(arguments: WriteReportArguments, context: ToolContext, date: str = "
         draft = _of_repository(arguments, path, context)
     else:
         draft = _of_model(arguments, path, date, context)
+    if arguments.kind != "post" and not arguments.sections:
+        draft = _doubted(draft, path, context)
     left_out = {"overwrite", "html", *(["target"] if arguments.target == arguments.name else [])}  # the name says it
     kept = {
         "arguments": arguments.model_dump(mode="json", exclude_defaults=True, exclude=left_out),
@@ -336,6 +340,16 @@ def drafted(arguments: WriteReportArguments, context: ToolContext, date: str = "
         "text": packed(draft.report.text),
     }
     return replace(draft, report=replace(draft.report, facts=draft.report.facts.model_copy(update=kept)))
+
+
+def _doubted(draft: Draft, path: str, context: ToolContext) -> Draft:
+    """With a sentence at the end on the lines that its own checks doubt: nobody could repair them, and the rest is not lost for them."""
+    doubts = _rejected(draft, path, context)
+    if not doubts:
+        return draft
+    lines = ", ".join(f"{problem.line} ({problem.rule})" for problem in doubts[:_FIRST])
+    text = f"{draft.report.text.rstrip()}\n\n> Its own checks doubt what stands on these lines: {lines}. check_report says why.\n"
+    return replace(draft, report=replace(draft.report, text=text), doubts=doubts)
 
 
 def _of_model(arguments: WriteReportArguments, path: str, date: str, context: ToolContext) -> Draft:
@@ -428,12 +442,17 @@ def _run(arguments: WriteReportArguments, context: ToolContext) -> WriteReportRe
         )
     check_writable(workspace.output, path)  # before minutes of tracing
     draft = drafted(arguments, context)
-    problems = draft.problems or _rejected(draft, path, context)
+    checked = arguments.kind != "post" and not arguments.sections
+    refused = draft.problems or (() if checked else _rejected(draft, path, context))
     notes: tuple[str, ...] = ()
-    if problems:
+    if refused:
         notes = ("The report was not saved: repair the problems and call write_report again.",)
     else:
         notes = draft.report.facts.summary.limitations if arguments.kind == "post" else ()
+        if draft.doubts:
+            notes = (
+                "The report was saved, though its own checks doubt some of what opscope wrote: report `problems` with the name of the target.",
+            )
         context.checkpoint()
         texts = {facts_path(path): draft.report.facts.model_dump_json(indent=1) + "\n", path: draft.report.text}
         if arguments.html:
@@ -442,14 +461,14 @@ def _run(arguments: WriteReportArguments, context: ToolContext) -> WriteReportRe
                 _pictures(draft.report.text, context) if arguments.kind == "post" else {},
             )  # fmt: skip
         save(workspace.output, texts)
-    context.progress(_steps(arguments), _steps(arguments), "not saved" if problems else "saved")
+    context.progress(_steps(arguments), _steps(arguments), "not saved" if refused else "saved")
     return WriteReportResult(
         path=path,
-        ok=not problems,
-        problems=problems,
+        ok=not refused and not draft.doubts,
+        problems=refused or draft.doubts,
         summary=draft.report.facts.summary,
-        facts_path=facts_path(path) if not problems else "",
-        page_path=page_path(path) if arguments.html and not problems else "",
+        facts_path=facts_path(path) if not refused else "",
+        page_path=page_path(path) if arguments.html and not refused else "",
         sources=draft.sources,
         notes=notes,
     )
@@ -487,7 +506,7 @@ WRITE_REPORT: Tool[WriteReportArguments, WriteReportResult] = Tool(
     title="Write a report",
     description=(
         "Analyses a model (kind implementation) or a repository (kind repo) and saves a report, every table "
-        "computed, with path:line pointers; or writes a post on a topic from its evidence (kind post). It is checked first: where `problems` are found nothing is saved. Your "
+        "computed, with path:line pointers; or writes a post on a topic from its evidence (kind post). It is checked first: where `problems` are found in your prose nothing is saved. Your "
         "prose goes in through `sections`."
     ),
     arguments=WriteReportArguments,

@@ -10,9 +10,10 @@ import pytest
 import report_toy as toy
 from opscope_cache.whole_files import written_beside
 from opscope_schemas.errors import InputError, OutputError, PathRefusedError, SourceError, UnknownNameError, ValuesError
-from opscope_schemas.report import CheckReportResult, ReportFacts, WriteReportResult
+from opscope_schemas.report import CheckReportResult, Problem, ReportFacts, WriteReportResult
+from opscope_tools import write_report
 from opscope_tools.check_report import CHECK_REPORT, CheckReportArguments
-from opscope_tools.report import saving
+from opscope_tools.report import checks, saving
 from opscope_tools.report.edits import packed
 from opscope_tools.running.runner import shorten_to
 from opscope_tools.running.tool import ToolContext
@@ -366,3 +367,21 @@ def test_what_is_no_regular_file_is_refused_at_once(context: ToolContext) -> Non
     os.mkfifo(context.workspace.output / PATH)
     with pytest.raises(SourceError, match="no regular file"):
         check(context)
+
+
+def test_a_report_that_its_own_checks_doubt_is_saved_and_says_so(
+    context: ToolContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    doubt = Problem(rule="SYMBOL_MISMATCH", line=7, message="`x` does not occur in toyland/modeling_toy.py.")
+    monkeypatch.setattr(write_report, "check", lambda material: [*checks.check(material), doubt])
+    result = write(context)
+    assert (result.ok, result.problems, result.facts_path) == (False, (doubt,), FACTS)
+    assert "own checks doubt" in result.notes[0]
+    text = (context.workspace.output / PATH).read_text()
+    assert text.endswith(
+        "> Its own checks doubt what stands on these lines: 7 (SYMBOL_MISMATCH). check_report says why.\n"
+    )
+    assert check(context).problems == ()  # the file is as it was written
+    prose = f"It starts with `ToyNorm` (`{toy.FILE}:{toy.line_of('class ToyNorm')}`)."
+    with_prose = write(context, sections={"Execution Model": prose}, overwrite=True)
+    assert (with_prose.ok, with_prose.facts_path) == (False, "")  # an agent may mend what it wrote

@@ -324,17 +324,12 @@ def _fewest(facts: ImplementationFacts) -> str:
     if plan is None:
         return ""
     alone = next(iter(facts.estimates.values()))
-    share = "that share every layer (tensor parallelism)"
-    ways = (
-        f"{plan.tp} {share}"
-        if plan.pp == 1
-        else f"{plan.pp} stages of layers (a pipeline, with one batch in it), each of {plan.tp} {share}"
-    )
-    if plan.tp == 1:
-        ways = f"{plan.pp} stages of layers (a pipeline, with one batch in it)"
+    share = f"{plan.tp} that share every layer (tensor parallelism)"
+    stages = f"{plan.pp} stages of layers (a pipeline, with one batch in it)"
+    ways = share if plan.pp == 1 else stages if plan.tp == 1 else f"{stages}, each of {share}"
     return (
         f"One {alone.hardware.name} does not hold them: these are the fewest, of 2, 4, 8 and whole eights, that do, as {ways}. "
-        "Sections 8 and 9 tell how kernels take their time on one, as though it had the memory."
+        "Other sections tell how kernels take their time on one, as though it had the memory."
     )
 
 
