@@ -295,6 +295,10 @@ class Alternative(Frozen):
     share: float = Field(description="Saved, of the pass as it is with kernels of the same backend.")
     basis: Literal["calibrated", "bound"]
     bound_share: float = Field(description="Of the bound: what all alternatives can be compared by.")
+    error_share: float = Field(
+        default=0.0,
+        description="Of the pass: how far off the fits of the kernels that it changes are on average, before and after; a smaller share tells nothing.",
+    )
     unmeasured: tuple[str, ...] = Field(
         default=(), description="Classes of kernels that nobody measured so: why only bounds are compared."
     )

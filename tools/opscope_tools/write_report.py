@@ -158,6 +158,9 @@ def gather(arguments: WriteReportArguments, context: ToolContext, date: str = ""
     held = fewest_that_hold(arguments.hardware, passes, estimates, context)
     spread, unspread = spread_over(arguments.hardware, made[-1], context)
     step = (held or estimates).get("decode")
+    batches, full = (
+        more_sequences(arguments.hardware, passes["decode"], step, context) if step is not None else ((), None)
+    )
     tiling = _tiling(arguments.kernel, context)
     settings = _settings(target, config, tree, context, skipped)
     kernels = tuple(_kernel_settings(tiling, context))
@@ -185,7 +188,8 @@ def gather(arguments: WriteReportArguments, context: ToolContext, date: str = ""
         settings=settings,
         estimates=estimates,
         held=held,
-        batches=more_sequences(arguments.hardware, passes["decode"], step, context) if step is not None else (),
+        batches=batches,
+        full=full,
         spread=spread,
         unspread=unspread,
         joined=_joined(device, max(spread, default=0)),

@@ -172,3 +172,26 @@ def test_styles_of_gathered_weights_stand_before_the_lines_that_name_them(
     page = Page(f"| {' | '.join(row)} |\n")
     assert {pointer.split(":")[0] for pointer in re.findall(r"[\w/]+\.py:\d+", row[0])} == {toy.FILE, toy.CONFIG_FILE}
     assert list(pointer_problems(page, reader)) == []
+
+
+@pytest.mark.parametrize(
+    ("plan", "together"),
+    [
+        ({"norm": "keep_full_weight"}, True),
+        ({"norm": "keep_full_weight", "embed_tokens": "keep_full_weight"}, False),
+        ({"norm": "free_full_weight"}, False),
+    ],
+)
+def test_a_last_norm_and_a_head_that_alone_are_kept_whole_are_gathered_together(
+    facts: ImplementationFacts, tmp_path: Path, plan: dict[str, str], together: bool
+) -> None:
+    repository = toy.write_source(tmp_path / "src")
+    source = toy.CONFIGURATION.replace("class ToyConfig:", SHARED.replace("{PLAN}", repr(plan)))
+    (tmp_path / "src" / toy.CONFIG_FILE).write_text(source)
+    split = Split.of(replace(facts, reader=SourceReader([repository])))
+    (row,) = [
+        row
+        for row in communication_rows(split)
+        if row[0].startswith("`norm`") or "; `norm`" in row[0] or ", `norm`" in row[0]
+    ]
+    assert ("in one group with `lm_head`: gathered with it" in row[3]) is together

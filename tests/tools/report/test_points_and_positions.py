@@ -144,11 +144,20 @@ def test_what_was_measured_to_take_longer_is_never_said_to_save_or_to_take_as_lo
         one = Alternative(
             name="weights fp8", seconds=seconds, saved_seconds=2e-3 - seconds, share=share, basis="calibrated", bound_share=0.4
         )  # fmt: skip
-        found = {**facts.estimates, "decode": facts.estimates["decode"].model_copy(update={"alternatives": (one,)})}
-        text = toy.unmarked(" ".join(story(replace(facts, estimates=found), Quotes())))
-        assert ("as modelled (of its bound): weights fp8" in text) == (share >= 0.005)
-        assert ("next to nothing at these sizes: weights fp8" in text) == (abs(share) < 0.005)
-        assert ("takes longer at these sizes with weights fp8" in text) == (share <= -0.005)
+        for off in (0.0, 0.1):
+            changed = {"alternatives": (one.model_copy(update={"error_share": off}),)}
+            found = {phase: each.model_copy(update=changed) for phase, each in facts.estimates.items()}
+            text = toy.unmarked(" ".join(story(replace(facts, estimates=found, full=found["decode"]), Quotes())))
+            least = max(0.005, off)
+            assert ("Of a decode step as modelled (of its bound): weights fp8" in text) == (share >= least)
+            assert ("Of a prefill as modelled (of its bound): weights fp8" in text) == (share >= least)
+            assert ("Of a decode step of 1 sequences as modelled (of its bound): weights fp8" in text) == (
+                share >= least
+            )
+            assert ("too little at these sizes to tell by fits: weights fp8" in text) == (abs(share) < least)
+            assert ("(of its bound): too little to tell by fits with weights fp8" in text) == (abs(share) < least)
+            assert ("(of its bound): longer with weights fp8" in text) == (share <= -least)
+            assert ("takes longer at these sizes with weights fp8" in text) == (share <= -least)
 
 
 def test_times_are_those_of_the_devices_that_hold_the_passes(facts: ImplementationFacts) -> None:
@@ -183,7 +192,7 @@ def test_steps_of_more_sequences_are_told_with_their_rates(facts: Implementation
         points = (point, point.model_copy(update={"batch": 7}))
         return toy.unmarked(" ".join(story(replace(facts, batches=points), Quotes())))
 
-    modelled = "in one modelled step: 4 take 2 ms (2,000 tokens/s), 7 take 2 ms (3,500 tokens/s), the most that fit."
+    modelled = "in one modelled step: 4 take 2 ms (2,000 tokens/s), 7 take 2 ms (3,500 tokens/s), the most that fit"
     assert modelled in told(calibrated=2e-3)
     assert "in one step: 4 take at least 1 ms (4,000 tokens/s at most), 7 take at least 1 ms" in told()
     assert "like these, in one" not in toy.unmarked(" ".join(story(facts, Quotes())))

@@ -11,6 +11,7 @@ import pytest
 import report_toy as toy
 from opscope_schemas.analysis import CallSite, Kernel
 from opscope_schemas.extracted_config import Check, KernelHook
+from opscope_tools.report import overview
 from opscope_tools.report.configuration import configuration_rows, constraint_lines
 from opscope_tools.report.facts import Figures, ImplementationFacts
 from opscope_tools.report.kernels import kernel_rows
@@ -379,3 +380,23 @@ def test_a_decode_that_generation_runs_otherwise_is_said_to_be_the_forwards(
     assert "`transformers/generation/utils.py:2`): more bytes than eager decode" in told("aten._grouped_mm", swaps)
     assert "Decode is the forward as it is called" not in told("aten.mm", swaps)
     assert "Decode is the forward as it is called" not in told("aten._grouped_mm", "x = 1\n")
+
+
+@pytest.mark.parametrize("handed", ["", "@use_kernelized_func(turn)\n", "@use_kernelized_func([turn, other])\n"])
+def test_a_function_of_a_hub_is_told_where_a_module_hands_it_over(
+    facts: ImplementationFacts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, handed: str
+) -> None:
+    source = toy.MODELING.replace("class ToyAttention", f"{handed}class ToyAttention")
+    source += '\n\n@use_kernel_forward_from_hub("turn")\ndef turn(x):\n    return x\n'
+    anew = read(facts, tmp_path / "src", source)
+    ran = frozenset({"turn", "ToyAttention", "ToyNorm"})
+    monkeypatch.setattr(overview, "ran_in", lambda _: {toy.FILE: ran})
+    monkeypatch.setattr(overview, "scopes", lambda _: ran)
+    assert ("turn" in {hit.name for hit in overview.swappable(anew)}) is bool(handed)
+    assert "ToyNorm" in {hit.name for hit in overview.swappable(anew)}
+    assert anew.settings is not None
+    hook = KernelHook(
+        name="turned", expression="use_kernel_forward_from_hub('turn')", within="turn", file=toy.FILE, line=1
+    )
+    settings = anew.settings.model_copy(update={"kernel_hooks": (hook,)})
+    assert ("turned" in {one.name for one in overview.hooks_that_ran(replace(anew, settings=settings))}) is bool(handed)

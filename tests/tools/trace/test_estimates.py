@@ -514,6 +514,14 @@ def test_an_alternative_is_what_an_estimate_with_it_says(
         assert all(one.endswith(f" {name}") for one in said.unmeasured)
     assert said.seconds == pytest.approx(bounds[1], rel=0.01)
     assert said.saved_seconds == pytest.approx(bounds[0] - said.seconds)
+    if (target, name) == ("llama", "fp8") and kind == "weights":
+        off = []
+        for one, units in ((now, "bf16"), (then, "fp8")):
+            assert one.calibration is not None
+            changed = [row for row in one.operators if row.kind == "matrix products" and "lm_head" not in row.module]
+            took = sum(row.calibrated_seconds or 0 for row in changed)
+            off.append(took * one.calibration.error[f"product {units} vllm"] / 100)
+        assert said.error_share == pytest.approx(math.hypot(*off) / bounds[0], rel=0.01)
     for basis in ("calibrated", "bound"):
         saved = [one.saved_seconds for one in now.alternatives if one.basis == basis]
         assert saved == sorted(saved, reverse=True)

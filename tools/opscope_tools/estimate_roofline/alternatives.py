@@ -50,17 +50,17 @@ def alternatives(
     Where only another backend's kernels were measured with the change, those of the pass as it is are taken of that one, too: what two
     backends differ in is no saving.
     """
-    as_it_is = {backend: _sums(estimates(every, device, calibration, backend))}
+    as_it_is = {backend: estimates(every, device, calibration, backend)}
     found = []
     for name, changed in changes(every, vocabulary, cached=cached):
         after_it = estimates(changed, device, calibration, backend)
         whose = _backends(name.rpartition(" ")[2], after_it)
         like = backend if not whose or backend in whose else whose[0]
         if like not in as_it_is:
-            as_it_is[like] = _sums(estimates(every, device, calibration, like))
+            as_it_is[like] = estimates(every, device, calibration, like)
         if like != backend:
             after_it = estimates(changed, device, calibration, like)
-        now, then = as_it_is[like], _sums(after_it)
+        now, then = _sums(as_it_is[like]), _sums(after_it)
         known = not now.unmeasured and not then.unmeasured
         before, after = (now.calibrated, then.calibrated) if known else (now.bound, then.bound)
         if before > after or now.bound > then.bound:
@@ -68,6 +68,7 @@ def alternatives(
                 Alternative(
                     name=name, seconds=after, saved_seconds=before - after, share=round(1 - after / before, 4),
                     basis="calibrated" if known else "bound", bound_share=round(1 - then.bound / now.bound, 4),
+                    error_share=round(_off(as_it_is[like], after_it) / before, 4) if known else 0.0,
                     widened_to=_widened_to(name, device), backends=_backends(name.rpartition(" ")[2], after_it) if known else (),
                     unmeasured=tuple(dict.fromkeys((*now.unmeasured, *then.unmeasured))) if calibration is not None else (),
                 )
@@ -79,6 +80,18 @@ def _backends(precision: str, found: Sequence[Estimate]) -> tuple[str, ...]:
     """Whose kernels of that precision stand for those of a pass."""
     times = [one.measured for one in found if one.kernel.precision == precision and one.measured is not None]
     return tuple(sorted({time.by.backend for time in times}))
+
+
+def _off(before: Sequence[Estimate], after: Sequence[Estimate]) -> float:
+    """Seconds by which the fits of the kernels that differ are off on average, those before and those after independent."""
+    changed = [pair for pair in zip(before, after, strict=True) if pair[0].kernel != pair[1].kernel]
+    return math.hypot(*(sum(map(_off_by, side)) for side in zip(*changed, strict=True))) if changed else 0.0
+
+
+def _off_by(one: Estimate) -> float:
+    return (
+        one.measured.seconds * one.kernel.count * one.measured.by.unseen.mape / 100 if one.measured is not None else 0.0
+    )
 
 
 def _widened_to(name: str, device: Device) -> str:

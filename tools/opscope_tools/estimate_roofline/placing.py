@@ -78,20 +78,21 @@ def fewest_that_hold(
 
 def more_sequences(
     hardware: str, asked: Mapping[str, object], step: RooflineResult, context: ToolContext
-) -> tuple[SweepPoint, ...]:
-    """The decode step of `step` with as many sequences as fit, at most 256, and with fewer, on the same devices."""
+) -> tuple[tuple[SweepPoint, ...], RooflineResult | None]:
+    """The decode step of `step` with as many sequences as fit, at most 256, and with fewer, on the same devices; and all that is said of
+    the largest."""
     most, here = step.memory.largest_batch, step.values
     if not most or not {"batch_size", "cache_len"} <= here.keys():
-        return ()
-    wanted = {*(size for size in _SEQUENCES if size < most), min(most, _SEQUENCES[-1])}
-    degrees = {"tp": step.parallel.tp, "pp": step.parallel.pp} if step.parallel is not None else {}
-    sweep = {
-        **pass_of(asked), "hardware": hardware.partition(":")[0], "parallel": degrees or None,
-        "batches": sorted(wanted - {here["batch_size"]}), "contexts": [here["cache_len"]],
-    }  # fmt: skip
+        return (), None
+    wanted = {*(size for size in _SEQUENCES if size < most), min(most, _SEQUENCES[-1])} - {here["batch_size"]}
+    degrees = {"tp": step.parallel.tp, "pp": step.parallel.pp} if step.parallel is not None else None
+    plan = {**pass_of(asked), "hardware": hardware.partition(":")[0], "parallel": degrees}
+    sweep = {**plan, "batches": sorted(wanted), "contexts": [here["cache_len"]]}
     with contextlib.suppress(InputError, TraceError):
-        return run_tool(SWEEP, sweep, context).points if sweep["batches"] else ()
-    return ()
+        points = run_tool(SWEEP, sweep, context).points if wanted else ()
+        values = {**step.values, "batch_size": max(wanted, default=0)}
+        return points, run_tool(ESTIMATE_ROOFLINE, {**plan, "values": values}, context) if points else None
+    return (), None
 
 
 def grids(

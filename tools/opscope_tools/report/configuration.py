@@ -647,6 +647,8 @@ def _conditions(facts: ImplementationFacts) -> list[str]:
         lines.append(
             f"Formulas of {facts.main.phase} derived where: {', '.join(outside)}; the values of section 3.1 are outside{same}"
         )
+    if lines and (others := [document.phase for document in facts.documents[1:]]):
+        lines[-1] += f". Formulas of {' and '.join(others)} stand with their conditions in 11.B"
     return lines
 
 

@@ -433,6 +433,8 @@ class ImplementationFacts:
     held: Mapping[str, RooflineResult] = field(default_factory=dict)
     #: decode steps of more sequences, on one device or on those that hold them
     batches: tuple[SweepPoint, ...] = ()
+    #: all that is said of the one of most sequences
+    full: RooflineResult | None = None
     #: the same of the last pass over so many devices by tensor parallelism, where the model and the device allow it
     spread: Mapping[int, RooflineResult] = field(default_factory=dict)
     #: why a number of them bears it not, the first refusal

@@ -28,6 +28,9 @@ __all__ = [
 #: lines that ask what device there is
 #: tests of devices that are quoted, and characters of each
 _TESTS, _QUOTED = 3, 100
+#: decorators of the package of kernels: what hands functions to it, and what names one of a hub
+_ATTACHES = "use_kernelized_func"
+_OF_A_HUB = re.compile(r"use_kernel_(?:forward|func)_from_hub\b(?!_)")
 _DEVICE = r"\b(is_cuda|get_device_capability|device_type|device\.type|torch\.cuda\.\w+|_?is_torch_[a-z]+_available)\b"
 
 
@@ -307,7 +310,24 @@ def swappable(facts: ImplementationFacts) -> list[scan.Hit]:
     """Decorators of what ran that put another kernel in its place; a function that one names has to have run too."""
     ran = scopes(facts.main)
     hits = [hit for path, names in ran_in(facts).items() for hit in scan.decorators(facts.reader, path, names)]
-    return [hit for hit in hits if not hit.concerns or hit.concerns in ran]
+    attached = _attached(facts)
+    return [
+        hit for hit in hits
+        if (not hit.concerns or hit.concerns in ran) and _takes_hold(facts, hit.path, hit.name, hit.text, attached)
+    ]  # fmt: skip
+
+
+def _attached(facts: ImplementationFacts) -> set[str]:
+    """Functions that modules hand to the package of kernels, which sees no others."""
+    hits = [hit for path, names in ran_in(facts).items() for hit in scan.decorators(facts.reader, path, names)]
+    return {name for hit in hits if hit.text.startswith(_ATTACHES) for name in re.findall(r"\w+", hit.text)}
+
+
+def _takes_hold(facts: ImplementationFacts, path: str, name: str, decorator: str, attached: set[str]) -> bool:
+    """Whether a decorator can put another kernel in the place of a definition: that of a function does nothing by itself."""
+    span = facts.reader.definition(path, name)
+    alone = span is not None and not isinstance(span.node, ast.ClassDef) and "." not in name
+    return not (alone and _OF_A_HUB.match(decorator)) or name in attached
 
 
 def _replaced(facts: ImplementationFacts) -> list[str]:
@@ -329,10 +349,11 @@ def _replaced(facts: ImplementationFacts) -> list[str]:
 def hooks_that_ran(facts: ImplementationFacts) -> list[KernelHook]:
     """The places that take kernels from elsewhere for what ran: a definition, or one of the functions that its decorator names."""
     ran = frozenset().union(*map(scopes, facts.documents))
-    found = []
+    found, attached = [], _attached(facts)
     for hook in facts.settings.kernel_hooks if facts.settings is not None else ():
         named = scan.functions_named(facts.reader, hook.file, hook.expression)
-        if (not hook.within or hook.within.split(".")[0] in ran) and (not named or ran & set(named)):
+        holds = _takes_hold(facts, hook.file, hook.within, hook.expression, attached)
+        if holds and (not hook.within or hook.within.split(".")[0] in ran) and (not named or ran & set(named)):
             found.append(hook)
     told = {(hook.file, hook.line) for hook in found}
     beside = (hit for hit in swappable(facts) if hit.path != facts.modeling_file and (hit.path, hit.line) not in told)

@@ -74,8 +74,12 @@ _INDEX_BYTES = 8
 _Gathered = tuple[tuple[ModuleNode, ...], Communication]
 #: where transformers wraps the model itself, for what no entry of a plan for weights names
 _WRAPS = "transformers/distributed/fsdp.py", "fully_shard(model,"
+#: where torch makes the stream on which such weights come together
+_STREAM = "torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py", "self.all_gather_stream ="
 #: what brings the weights of a module together that each rank keeps a part of
-_WEIGHTS = "all_gather of its weights, before it runs"
+_WEIGHTS = "all_gather of its weights, before it runs; in every pass, but where its style keeps them whole"
+#: the style of what is kept so, and what transformers puts into one group with the head where these two alone have it
+_KEPT, _NORM = "keep_full_weight", re.compile(r"`(?:[\w.*]+\.)?norm`")
 #: what PyTorch's `fully_shard` does by default with the module that holds all others
 _ROOT = "which a rank then keeps whole, as `fully_shard` does by default with a root"
 #: as many modules of a plan are named, of more their number is
@@ -324,17 +328,21 @@ def _as_wrapped(split: Split, gathered: Sequence[_Gathered]) -> Iterator[Communi
     tied = tied_modules(split.tree)
     shared = [row for nodes, row in gathered if any(node is one for one in tied for node in nodes[:1])]
     kept: list[ModuleNode] = []
+    rows: list[_Gathered] = []
     for nodes, row in gathered:
         if not any(row is one for one in shared):
             kept += nodes
-            yield row
+            rows.append((nodes, row))
         elif row is shared[0] and (len(shared) > 1 or len(tied) > 2):
             others = [other.what.partition(" split as ")[0] for other in shared[1:]]
             name, last = row.what.partition(" split as ")[0], shared[-1]
             what = f"{name} split as {last.what.partition(' split as ')[2]}"
             note = f"one weight with {', '.join(others)}, gathered once" if others else ""
             kept += nodes
-            yield row.model_copy(update={"what": what, "file": last.file, "line": last.line, "note": note})
+            rows.append(
+                (nodes, row.model_copy(update={"what": what, "file": last.file, "line": last.line, "note": note}))
+            )
+    yield from _in_one_group(split, rows)
     left = [row.what.partition(" split as ")[0] for row in shared] if len(shared) == 1 and len(tied) == 2 else []
     beside = "".join(f", and {name}, one weight with a module of no entry," for name in left)
     rest = split.tree.parameters - _within(split.tree.tree, kept)
@@ -346,6 +354,26 @@ def _as_wrapped(split: Split, gathered: Sequence[_Gathered]) -> Iterator[Communi
             what=f"what no entry names{beside} split as the root", primitive=_WEIGHTS, when=gathered[0][1].when,
             file=_WRAPS[0], line=wraps, bytes=f"{rest} * {{w_bytes}}", calls="1", note=_ROOT,
         )  # fmt: skip
+
+
+def _in_one_group(split: Split, rows: Sequence[_Gathered]) -> Iterator[Communication]:
+    """The entries; of a last norm and a head that alone are kept whole it is said that they are gathered together."""
+    whole = [(nodes, row) for nodes, row in rows if nodes and row.what.endswith(f"`{_KEPT}`")]
+    names = [row.what.partition(" split as ")[0] for _, row in whole]
+    vocabulary = split.point.get("vocab_size")
+    heads = [
+        name
+        for (nodes, _), name in zip(whole, names, strict=True)
+        for node in nodes
+        if any(vocabulary in shape for shape in node.weights.values())
+    ]
+    pair = len(whole) == 2 and len(heads) == 1 and any(_NORM.fullmatch(name) for name in names if name not in heads)
+    for _, row in rows:
+        name = row.what.partition(" split as ")[0]
+        if pair and name in names and name not in heads:
+            yield row.model_copy(update={"note": f"in one group with {heads[0]}: gathered with it"})
+        else:
+            yield row
 
 
 def _within(node: ModuleNode, kept: Sequence[ModuleNode]) -> int:
@@ -638,4 +666,10 @@ def overlap(split: Split) -> str:
     found = overlapping(split)
     if found.places:
         return " ".join(f"{place.text} (`{place.file}:{place.line}`)." for place in found.places)
-    return f"None found: {found.searched}; the traced forward runs on one stream."
+    lines = enumerate(split.reader.lines(_STREAM[0]) or (), 1)
+    made = next((line for line, text in lines if _STREAM[1] in text), 0)
+    gathers = made and any(row.primitive == _WEIGHTS for row in communications(split))
+    beside = (
+        f" Under the fsdp plan torch gathers weights on a stream of its own (`{_STREAM[0]}:{made}`)." if gathers else ""
+    )
+    return f"None found: {found.searched}; the traced forward runs on one stream.{beside}"

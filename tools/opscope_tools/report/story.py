@@ -7,28 +7,27 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from opscope_schemas.analysis import Kernel, ModelAnalysis, ModuleNode
-from opscope_schemas.estimates import UNLIKE, Alternative, MemoryUse, OperatorTime, RooflineResult, launches
+from opscope_schemas.estimates import UNLIKE, MemoryUse, OperatorTime, RooflineResult, launches
 from opscope_schemas.formula import Rational, evaluate, variables
 from opscope_schemas.units import plain_bytes, seconds, things
 
 from opscope_tools.report import scan
+from opscope_tools.report.changes import STEPS, saved, units
 from opscope_tools.report.facts import ImplementationFacts, leaves, short, told_hidden
 from opscope_tools.report.findings import repeated
 from opscope_tools.report.kinds import sliding_window, windowed
 from opscope_tools.report.overview import attention_kind, of_latents
-from opscope_tools.report.point import point_said
 from opscope_tools.report.purposes import shared_experts
 from opscope_tools.report.quotes import Quotes, in_code, joined
 
 __all__ = ["story", "times_said"]
 
-#: parts of a sum that are named, changes that are told
-_PARTS, _CHANGES = 3, 5
+#: parts of a sum that are named
+_PARTS = 3
 #: of the tokens of all sequences that fit, those that fit in one where what a pass keeps grows faster than its length
 _STEEP = 0.9
 #: of the memory that engines use: what is left of it where a pass fits barely
@@ -37,12 +36,9 @@ _BARELY = 0.08
 _ALIKE = 0.999
 #: of all FLOPs: where people say nearly all
 _NEARLY = 0.99
-#: of a pass: what is told of what would take it off
-_WORTH = 0.005
 #: settings by which scores are kept in a range -> of what
 _CAPS = {"attn_logit_softcapping": "attention scores", "final_logit_softcapping": "logits"}
 _GENERATION = "transformers/generation/utils.py"
-_STEP = {"decode": "a decode step", "encode": "an encoding", "prefill": "a prefill", "forward": "a forward pass"}
 
 
 def story(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
@@ -57,7 +53,7 @@ def story(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
         ("Where the bytes go", [_bytes(facts, document, quotes) for document in facts.documents]),
         ("What fits", [_fits(phase, facts, quotes) for phase in facts.estimates]),
         ("What turns", list(_turns(facts, quotes))),
-        ("What would save most", [_saved(facts, quotes)]),
+        ("What would save most", [saved(facts, quotes)]),
         ("Left out", list(_left_out(facts))),
     )
     return [f"**{title}:** {' '.join(said)}" for title, texts in answers if (said := [text for text in texts if text])]
@@ -284,7 +280,7 @@ def _time(facts: ImplementationFacts, phase: str, quotes: Quotes | None) -> str:
 
     totals, rate = found.totals, found.totals.tokens_per_second
     where = f"{_devices(facts, quotes)} {found.hardware.name}"
-    call = f"one call in {phase}" if facts.within else _STEP[phase]
+    call = f"one call in {phase}" if facts.within else STEPS[phase]
     takes = "is modelled to take" if found.memory.fits else "is modelled to take, had it the memory,"
     step = f"{call.capitalize()} on {where} as engines run it {takes}"
     bound = f"{said('bound', totals.bound_seconds)}, limited by {totals.limited_by}"
@@ -470,13 +466,13 @@ def _room(phase: str, key: str, use: MemoryUse, facts: ImplementationFacts, quot
     if use.fits and spare < _BARELY * use.usable_bytes:
         room += f" with {quotes.said(f'{key}.spare', spare)} to spare, which the runtime's own buffers may take"
     if use.largest_batch:
-        room += f"; at most {quotes(f'{key}.largest_batch', use.largest_batch)} {_units(facts, phase)} like these{' in one pass' * (phase == 'prefill')}"
+        room += f"; at most {quotes(f'{key}.largest_batch', use.largest_batch)} {units(facts, phase)} like these{' in one pass' * (phase == 'prefill')}"
     if use.longest_context and facts.table_rows is not None and use.longest_context > facts.table_rows:
-        room += f", or in this batch all {quotes('table_positions', facts.table_rows)} tokens that a table has positions for"
+        room += f", or contexts of all {quotes('table_positions', facts.table_rows)} tokens that a table has positions for, in this batch"
     elif use.longest_context:
-        room += (
-            f", or {quotes(f'{key}.longest_context', use.longest_context)} tokens{_whose(facts, phase)} in this batch"
-        )
+        room += f", or contexts of {quotes(f'{key}.longest_context', use.longest_context)} tokens{_whose(facts, phase)} in this batch"
+        if windowed(facts):
+            room += " (of which layers with windows keep no more than these)"
         at = facts.point(_document(facts, phase))
         together = (use.largest_batch or 0) * at.get("seq_len", 0) / at.get("batch_size", 1)
         if phase == "prefill" and use.longest_context < _STEEP * together:
@@ -484,12 +480,6 @@ def _room(phase: str, key: str, use: MemoryUse, facts: ImplementationFacts, quot
         if facts.limit is not None and use.longest_context > facts.limit:
             room += f", more than the {quotes('positions', facts.limit)} positions that the configuration states"
     return room
-
-
-def _units(facts: ImplementationFacts, phase: str) -> str:
-    """What a batch of a pass is made of."""
-    document = _document(facts, phase)
-    return "images" if re.match(r"\d+ image", point_said(document, facts.point(document))) else "sequences"
 
 
 def _turns(facts: ImplementationFacts, quotes: Quotes) -> Iterator[str]:
@@ -546,101 +536,8 @@ def _in_batches(facts: ImplementationFacts, quotes: Quotes) -> Iterator[str]:
             f"{many} take {'' if known else 'at least '}{quotes.said(f'{key}.calibrated', took)} ({rate} tokens/s{'' if known else ' at most'})"
         )
     most = facts.served["decode"].memory.largest_batch
-    last = ", the most that fit" if points[-1].batch == most else ""
-    yield f"Of more {_units(facts, 'decode')} like these, in one {'modelled ' * known}step: {', '.join(told)}{last}."
-
-
-def _saved(facts: ImplementationFacts, quotes: Quotes) -> str:
-    """What other precisions would take off the passes, decode first, and what such figures leave out."""
-    phases = sorted(facts.served, key=lambda phase: phase != "decode")
-    parts = [part for phase in phases[:1] for part in _saved_of(phase, facts, quotes)]
-    parts += [_saved_too(phase, facts, quotes) for phase in phases[1:]]
-    worth = [one for phase in phases for one in facts.served[phase].alternatives if one.bound_share >= _WORTH]
-    if any(one.name.startswith("weights ") for one in worth):
-        parts.append(
-            "Weights are those of the layers' products: what stands outside of the layers (embeddings, a head) stays as it is."
-        )
-        if names := dict.fromkeys(one.name.removeprefix("weights ") for one in worth if one.widened_to):
-            units = next(one.widened_to for one in worth if one.widened_to)
-            parts.append(
-                f"This device has no units for {', '.join(names)}: such products run in {units}, and the bound leaves out the work of widening."
-            )
-    return " ".join(filter(None, parts))
-
-
-def _saved_too(phase: str, facts: ImplementationFacts, quotes: Quotes) -> str:
-    """Of a further pass what was measured alone, the most first; empty where nothing like its kernels was."""
-    known = [one for one in facts.served[phase].alternatives if one.basis == "calibrated"]
-    told = [
-        f"{one.name} {quotes.decimal(f'{phase}.saved.{one.name}', 100 * one.share, 0)} %"
-        for one in sorted(known, key=lambda one: -one.share)
-        if one.share >= _WORTH
-    ]
-    if not known:
-        return ""
-    return (
-        f"Of {_STEP[phase]} as modelled: {', '.join(told[:_PARTS]) or 'nothing, with any precision that was measured'}."
-    )
-
-
-def _saved_of(phase: str, facts: ImplementationFacts, quotes: Quotes) -> Iterator[str]:
-    found = facts.served[phase]
-    worth = [one for one in found.alternatives if one.bound_share >= _WORTH]
-    measured = sorted((one for one in worth if one.basis == "calibrated"), key=lambda one: -one.share)
-    shorter = [one for one in measured if one.share >= _WORTH][:_CHANGES]
-    idle = [one for one in measured if abs(one.share) < _WORTH]
-    longer = [one for one in reversed(measured) if one.share <= -_WORTH]
-    others = sorted((one for one in worth if one.basis != "calibrated"), key=lambda one: -one.bound_share)[:_PARTS]
-    asked = _backend(found)
-
-    def of_bound(one: Alternative) -> str:
-        return f"{quotes.decimal(f'{phase}.saved.{one.name}.bound', 100 * one.bound_share, 0)} %"
-
-    if launches(totals := found.totals):
-        explains = 100 * totals.bound_seconds / (totals.calibrated_seconds or 1)
-        share = quotes.decimal(f"{phase}.time{'.held' * bool(facts.held)}.bound_share", explains, 0)
-        experts = " (each then reads more of the experts)" if facts.classes_of("mixture of experts") else ""
-        yield f"Fewer kernels, or more {_units(facts, phase)} for each{experts}, as their fixed time is most of {_STEP[phase]}; the bound is {share} % of it."
-    if shorter:
-        told = [
-            f"{one.name} {quotes.decimal(f'{phase}.saved.{one.name}', 100 * one.share, 0)} % ({of_bound(one)}{_by(one, asked)})"
-            for one in shorter
-        ]
-        yield f"Of {_STEP[phase]} as modelled (of its bound): {', '.join(told)}."
-    if others:
-        told = [f"{one.name} {of_bound(one)}" for one in others]
-        yield f"Of {'its bound' if shorter else f'the bound of {_STEP[phase]}'} alone, as {_unmeasured(others)}: {', '.join(told)}."
-    if idle:
-        told = [f"{one.name} ({of_bound(one)} of its bound{_by(one, asked)})" for one in idle]
-        yield f"As measured, next to nothing at these sizes: {', '.join(told)}."
-    if longer:
-        told = [
-            f"{one.name} ({quotes.decimal(f'{phase}.saved.{one.name}.longer', -100 * one.share, 0)} % longer, though its bound is {of_bound(one)} shorter{_by(one, asked)})"
-            for one in longer
-        ]
-        yield f"As measured, it takes longer at these sizes with {', '.join(told)}."
-
-
-def _backend(found: RooflineResult) -> str:
-    """Whose kernels most of the pass is timed as."""
-    named = Counter(row.measured_as.split(", ")[2] for row in found.operators if row.measured_as.count(", ") > 1)
-    return named.most_common(1)[0][0] if named else ""
-
-
-def _by(one: Alternative, asked: str) -> str:
-    """Whose kernels were measured, and that they are another's than those of the times above."""
-    others = [backend for backend in one.backends if asked and backend != asked]
-    apart = f", where those of the pass as it is are {asked}'s" if others else ""
-    if others and len(one.backends) == 1:
-        apart = ", before and after"
-    return f"; kernels of {' and '.join(one.backends)}{apart}" if one.backends else ""
-
-
-def _unmeasured(changes: Sequence[Alternative]) -> str:
-    """Why only bounds can be told of them: classes of kernels that nobody measured with any of them."""
-    each = [dict.fromkeys(text.rpartition(" ")[0] for text in one.unmeasured) for one in changes]
-    classes = [name for name in each[0] if all(name in one for one in each)]
-    return f"no measurement of {' or '.join(classes) or 'such kernels'}{' of these formats' * bool(classes)} is at hand"
+    last = ", the most that fit, with no room for longer ones" if points[-1].batch == most else ""
+    yield f"Of more {units(facts, 'decode')} like these, in one {'modelled ' * known}step: {', '.join(told)}{last}."
 
 
 def _unbuilt(facts: ImplementationFacts) -> str:

@@ -1,0 +1,155 @@
+"""What other precisions would take off the passes, as measured kernels and as bounds have it, and what such figures leave out."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from opscope_schemas.estimates import Alternative, RooflineResult, launches
+
+from opscope_tools.report.facts import ImplementationFacts
+from opscope_tools.report.point import point_said
+from opscope_tools.report.quotes import Quotes
+
+__all__ = ["STEPS", "saved", "units"]
+
+#: a pass as sentences name it
+STEPS = {"decode": "a decode step", "encode": "an encoding", "prefill": "a prefill", "forward": "a forward pass"}
+#: of a pass: what is worth a word
+_WORTH = 0.005
+#: changes that are told, as measured and by bounds alone
+_CHANGES, _BOUNDS = 5, 3
+
+
+def units(facts: ImplementationFacts, phase: str) -> str:
+    """What a batch of a pass is made of."""
+    document = next((one for one in facts.documents if one.phase == phase), facts.main)
+    return "images" if re.match(r"\d+ image", point_said(document, facts.point(document))) else "sequences"
+
+
+def saved(facts: ImplementationFacts, quotes: Quotes) -> str:
+    """Of the decode step or the first pass in full; of the step of most sequences and of further passes what was measured."""
+    first, *further = sorted(facts.served, key=lambda phase: phase != "decode") or [""]
+    if not first:
+        return ""
+    parts, told = [*_of_pass(first, facts, quotes)], [facts.served[first]]
+    if facts.full is not None:
+        batch = int(facts.full.values["batch_size"])
+        many = quotes(f"decode.of_{batch}.batch_size", batch)
+        parts.append(
+            _measured(
+                f"{STEPS['decode']} of {many} {units(facts, 'decode')}", f"decode.saved.of_{batch}", facts.full, quotes
+            )
+        )
+        told.append(facts.full)
+    for phase in further:
+        parts.append(_measured(STEPS[phase], f"{phase}.saved", facts.served[phase], quotes))
+        told.append(facts.served[phase])
+    return " ".join(filter(None, [*parts, *_left_out([one for found in told for one in _worth(found)])]))
+
+
+def _worth(found: RooflineResult) -> list[Alternative]:
+    return [one for one in found.alternatives if one.bound_share >= _WORTH]
+
+
+def _judged(found: RooflineResult) -> tuple[list[Alternative], list[Alternative], list[Alternative]]:
+    """What was measured to take less, no more and no less than its fits are off by, and more; those of the pass's own backend first."""
+    asked = _backend(found)
+    known = [one for one in _worth(found) if one.basis == "calibrated"]
+    known.sort(key=lambda one: (bool(asked and one.backends) and asked not in one.backends, -one.share))
+    least = {one.name: max(_WORTH, one.error_share) for one in known}
+    return (
+        [one for one in known if one.share >= least[one.name]],
+        [one for one in known if abs(one.share) < least[one.name]],
+        [one for one in known if one.share <= -least[one.name]],
+    )
+
+
+def _measured(what: str, key: str, found: RooflineResult, quotes: Quotes) -> str:
+    """A sentence on what was measured alone; empty where nothing was."""
+    shorter, alike, longer = _judged(found)
+
+    def percent(one: Alternative, *, bound: bool) -> str:
+        share = one.bound_share if bound else abs(one.share)
+        name = f"{key}.{one.name}" + ".bound" * bound
+        return f"{quotes.decimal(name, 100 * share, 0)} %"
+
+    groups = [", ".join(f"{one.name} {percent(one, bound=False)} ({percent(one, bound=True)})" for one in shorter)]
+    if longer:
+        groups.append(f"longer with {', '.join(f'{one.name} ({percent(one, bound=False)})' for one in longer)}")
+    if alike:
+        groups.append(
+            f"too little to tell by fits with {', '.join(f'{one.name} ({percent(one, bound=True)})' for one in alike)}"
+        )
+    said = "; ".join(filter(None, groups))
+    return f"Of {what} as modelled (of its bound): {said}." if said else ""
+
+
+def _of_pass(phase: str, facts: ImplementationFacts, quotes: Quotes) -> Iterator[str]:
+    found = facts.served[phase]
+    shorter, alike, longer = _judged(found)
+    others = sorted((one for one in _worth(found) if one.basis != "calibrated"), key=lambda one: -one.bound_share)
+    asked = _backend(found)
+
+    def of_bound(one: Alternative) -> str:
+        return f"{quotes.decimal(f'{phase}.saved.{one.name}.bound', 100 * one.bound_share, 0)} %"
+
+    if launches(totals := found.totals):
+        explains = 100 * totals.bound_seconds / (totals.calibrated_seconds or 1)
+        share = quotes.decimal(f"{phase}.time{'.held' * bool(facts.held)}.bound_share", explains, 0)
+        experts = " (each then reads more of the experts)" if facts.classes_of("mixture of experts") else ""
+        yield f"Fewer kernels, or more {units(facts, phase)} for each{experts}, as their fixed time is most of {STEPS[phase]}; the bound is {share} % of it."
+    if shorter:
+        told = [
+            f"{one.name} {quotes.decimal(f'{phase}.saved.{one.name}', 100 * one.share, 0)} % ({of_bound(one)}{_by(one, asked)})"
+            for one in shorter[:_CHANGES]
+        ]
+        yield f"Of {STEPS[phase]} as modelled (of its bound): {', '.join(told)}."
+    if others:
+        told = [f"{one.name} {of_bound(one)}" for one in others[:_BOUNDS]]
+        yield f"Of {'its bound' if shorter else f'the bound of {STEPS[phase]}'} alone, as {_unmeasured(others[:_BOUNDS])}: {', '.join(told)}."
+    if alike:
+        told = [f"{one.name} ({of_bound(one)} of its bound{_by(one, asked)})" for one in alike]
+        yield f"As measured, too little at these sizes to tell by fits: {', '.join(told)}."
+    if longer:
+        told = [
+            f"{one.name} ({quotes.decimal(f'{phase}.saved.{one.name}.longer', -100 * one.share, 0)} % longer, though its bound is {of_bound(one)} shorter{_by(one, asked)})"
+            for one in sorted(longer, key=lambda one: one.share)
+        ]
+        yield f"As measured, it takes longer at these sizes with {', '.join(told)}."
+
+
+def _left_out(told: Sequence[Alternative]) -> Iterator[str]:
+    """What figures of narrower weights leave out."""
+    if not any(one.name.startswith("weights ") for one in told):
+        return
+    yield (
+        "Weights are those of the layers' products: what stands outside of the layers (embeddings, a head) stays as it is, and kernels that quantise "
+        "activations are in no figure."
+    )
+    if names := dict.fromkeys(one.name.removeprefix("weights ") for one in told if one.widened_to):
+        wide = next(one.widened_to for one in told if one.widened_to)
+        yield f"This device has no units for {', '.join(names)}: such products run in {wide}, and the bound leaves out the work of widening."
+
+
+def _backend(found: RooflineResult) -> str:
+    """Whose kernels most of the pass is timed as."""
+    named = Counter(row.measured_as.split(", ")[2] for row in found.operators if row.measured_as.count(", ") > 1)
+    return named.most_common(1)[0][0] if named else ""
+
+
+def _by(one: Alternative, asked: str) -> str:
+    """Whose kernels were measured, and that they are another's than those of the times above."""
+    others = [backend for backend in one.backends if asked and backend != asked]
+    apart = f", where those of the pass as it is are {asked}'s" if others else ""
+    if others and len(one.backends) == 1:
+        apart = f", before and after, and not {asked}'s, of which the times are"
+    return f"; kernels of {' and '.join(one.backends)}{apart}" if one.backends else ""
+
+
+def _unmeasured(changes: Sequence[Alternative]) -> str:
+    """Why only bounds can be told of them: classes of kernels that nobody measured with any of them."""
+    each = [dict.fromkeys(text.rpartition(" ")[0] for text in one.unmeasured) for one in changes]
+    classes = [name for name in each[0] if all(name in one for one in each)]
+    return f"no measurement of {' or '.join(classes) or 'such kernels'}{' of these formats' * bool(classes)} is at hand"
