@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from opscope_schemas.estimates import (
+    Alternative,
     Fusion,
     MemoryUse,
     PlanResult,
@@ -161,9 +162,9 @@ def _show_spent(page: Page, result: RooflineResult) -> None:
 
 
 def _show_alternatives(page: Page, result: RooflineResult) -> None:
-    shown = [one for one in result.alternatives if one.share >= 0.01]
+    shown = [one for one in result.alternatives if one.share >= max(0.01, one.error_share)]
     measured = [one for one in shown if one.basis == "calibrated"]
-    said = [f"{one.name} saves {100 * one.share:.0f} %" for one in measured[:4]]
+    said = [f"{one.name} saves {100 * one.share:.0f} %{_how_sure(one)}" for one in measured[:4]]
     said += [
         f"{one.name} saves {100 * one.share:.0f} % of the bound" + (" (not measured so)" if one.unmeasured else "")
         for one in shown if one.basis == "bound"
@@ -172,6 +173,12 @@ def _show_alternatives(page: Page, result: RooflineResult) -> None:
         said.append(f"compute limits from a batch of {result.turning_batch:,}")
     if said:
         page.say("; ".join(said))
+
+
+def _how_sure(one: Alternative) -> str:
+    """What the fits behind it are off by, and whose kernels they are of."""
+    whose = f", kernels of {' and '.join(one.backends)}" if one.backends else ""
+    return f" (give or take {100 * one.error_share:.0f} %{whose})"
 
 
 def _show_speculative(page: Page, found: Speculative) -> None:
