@@ -195,3 +195,23 @@ def test_a_last_norm_and_a_head_that_alone_are_kept_whole_are_gathered_together(
         if row[0].startswith("`norm`") or "; `norm`" in row[0] or ", `norm`" in row[0]
     ]
     assert ("in one group with `lm_head`: gathered with it" in row[3]) is together
+
+
+def test_a_tied_table_whose_partner_has_no_entry_goes_with_the_root(facts: ImplementationFacts, tmp_path: Path) -> None:
+    repository = toy.write_source(tmp_path / "src")
+    source = toy.CONFIGURATION.replace(
+        "class ToyConfig:", SHARED.replace("{PLAN}", repr({"embed_tokens": "free_full_weight"}))
+    )
+    (tmp_path / "src" / toy.CONFIG_FILE).write_text(source)
+    model = toy.MODELING.replace('    _fsdp_plan = {"lm_head": "keep_full_weight"}\n', "")
+    (tmp_path / "src" / toy.FILE).write_text(model)
+    wraps = tmp_path / "src/transformers/distributed/fsdp.py"
+    wraps.parent.mkdir(parents=True)
+    wraps.write_text("def shard(model):\n    fully_shard(model, mesh=mesh)\n")
+    reader = SourceReader([repository.model_copy(update={"packages": ("toyland", "transformers")})])
+    head = next(child for child in facts.tree.tree.children if child.name == "lm_head")
+    tied = facts.tree.model_copy(update={"parameters": facts.tree.tree.parameters - head.parameters})
+    split = Split.of(replace(facts, reader=reader, tree=tied))
+    (row,) = [row for row in communication_rows(split) if "what no entry names" in row[0]]
+    assert "with `embed_tokens`, one weight with a module of no entry" in row[3]
+    assert list(pointer_problems(Page(f"| {' | '.join(row)} |\n"), reader)) == []

@@ -344,15 +344,15 @@ def _as_wrapped(split: Split, gathered: Sequence[_Gathered]) -> Iterator[Communi
             )
     yield from _in_one_group(split, rows)
     left = [row.what.partition(" split as ")[0] for row in shared] if len(shared) == 1 and len(tied) == 2 else []
-    beside = "".join(f", and {name}, one weight with a module of no entry," for name in left)
+    beside = "".join(f", with {name}, one weight with a module of no entry" for name in left)
     rest = split.tree.parameters - _within(split.tree.tree, kept)
     lines = enumerate(split.reader.lines(_WRAPS[0]) or (), 1)
     wraps = next((line for line, text in lines if _WRAPS[1] in text), 0)
     known = bool(gathered) and all(nodes for nodes, _ in gathered)
     if known and rest > 0 and wraps and not split.document.instance:
         yield Communication(
-            what=f"what no entry names{beside} split as the root", primitive=_WEIGHTS, when=gathered[0][1].when,
-            file=_WRAPS[0], line=wraps, bytes=f"{rest} * {{w_bytes}}", calls="1", note=_ROOT,
+            what="what no entry names split as the root", primitive=_WEIGHTS, when=gathered[0][1].when,
+            file=_WRAPS[0], line=wraps, bytes=f"{rest} * {{w_bytes}}", calls="1", note=f"{_ROOT}{beside}",
         )  # fmt: skip
 
 
