@@ -513,8 +513,14 @@ def _turns(facts: ImplementationFacts, quotes: Quotes) -> Iterator[str]:
     elif per_token and not sliding_window(facts):
         tokens = quotes("decode.cache_passes_weights", math.ceil(weights / per_token))
         each = quotes.said("decode.cache_per_token", per_token)
-        room = use.usable_bytes - use.needed_bytes + use.cache_bytes
-        beyond = ", more than fit beside them" if weights > room else ""
+        where = facts.served["decode"].memory
+        room = where.usable_bytes - where.needed_bytes + where.cache_bytes
+        # how many times the tokens of now: those at which the cache is as large as the weights, and those that fit
+        beyond = (
+            ", more than fit beside them"
+            if Fraction(weights, use.cache_bytes) > Fraction(room, where.cache_bytes)
+            else ""
+        )
         yield f"From {tokens} cached tokens on, of all sequences together{beyond}, the cache ({each} a token) takes more memory than the weights."
 
 
