@@ -335,7 +335,7 @@ def drafted(arguments: WriteReportArguments, context: ToolContext, date: str = "
         draft = _of_repository(arguments, path, context)
     else:
         draft = _of_model(arguments, path, date, context)
-    if arguments.kind != "post" and not arguments.sections:
+    if _of_opscope_alone(arguments):
         draft = _doubted(draft, path, context)
     left_out = {"overwrite", "html", *(["target"] if arguments.target == arguments.name else [])}  # the name says it
     kept = {
@@ -344,6 +344,11 @@ def drafted(arguments: WriteReportArguments, context: ToolContext, date: str = "
         "text": packed(draft.report.text),
     }
     return replace(draft, report=replace(draft.report, facts=draft.report.facts.model_copy(update=kept)))
+
+
+def _of_opscope_alone(arguments: WriteReportArguments) -> bool:
+    """Whether no prose stands in the report that somebody could mend."""
+    return arguments.kind != "post" and not arguments.sections
 
 
 def _doubted(draft: Draft, path: str, context: ToolContext) -> Draft:
@@ -446,8 +451,7 @@ def _run(arguments: WriteReportArguments, context: ToolContext) -> WriteReportRe
         )
     check_writable(workspace.output, path)  # before minutes of tracing
     draft = drafted(arguments, context)
-    checked = arguments.kind != "post" and not arguments.sections
-    refused = draft.problems or (() if checked else _rejected(draft, path, context))
+    refused = draft.problems or (() if _of_opscope_alone(arguments) else _rejected(draft, path, context))
     notes: tuple[str, ...] = ()
     if refused:
         notes = ("The report was not saved: repair the problems and call write_report again.",)
