@@ -176,7 +176,10 @@ def test_times_are_those_of_the_devices_that_hold_the_passes(facts: Implementati
     assert "A decode step on 16 Device as engines run it is modelled to take 4 ms" in took
     assert "9 ms" not in took
     assert "One Device does not hold them: these are the fewest" in took
-    assert "2 stages of layers (a pipeline, with one batch in it), each of 8 that share every layer" in took
+    assert (
+        "2 stages of layers (a pipeline, whose stages have a part of the sequences each in work), each of 8 that share every layer"
+        in took
+    )
     assert fits.count("does not fit; on 16, each at most weights 96 B") == 2
     before = toy.unmarked(" ".join(story(replace(facts, estimates=alone), Quotes())))
     assert "on one Device as engines run it is modelled to take, had it the memory, 9 ms" in before

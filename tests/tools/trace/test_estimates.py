@@ -17,7 +17,8 @@ from opscope_tools.catalog import tool_named
 from opscope_tools.costing.arguments import CostArguments
 from opscope_tools.estimate_roofline.alternatives import alternatives
 from opscope_tools.estimate_roofline.kernels import Kernel
-from opscope_tools.estimate_roofline.tool import RooflineArguments, estimate_roofline, timing_of
+from opscope_tools.estimate_roofline.predicting import Replica
+from opscope_tools.estimate_roofline.tool import RooflineArguments, estimate_roofline, model_of, timing_of
 from opscope_tools.expand_refs import ExpandArguments, expand_refs
 from opscope_tools.hardware.calibration import calibration_of, chosen
 from opscope_tools.hardware.devices import shipped
@@ -314,6 +315,24 @@ def test_the_cache_of_a_stage_is_its_layers_of_all_sequences(context: ToolContex
     alone = estimate(context, config=deeper, values={"batch_size": 3, "cache_len": 4096}).memory
     staged = estimate(context, config=deeper, values={"batch_size": 3, "cache_len": 4096}, parallel={"pp": 3}).memory
     assert staged.cache_bytes == math.ceil(alone.cache_bytes / 2)
+    for batch in (1, 2, 5):  # one sequence is traced by itself
+        at = {"batch_size": batch, "cache_len": 4096}
+        alone = estimate(context, config=deeper, values=at).memory
+        staged = estimate(context, config=deeper, values=at, parallel={"pp": 2}).memory
+        assert staged.cache_bytes == math.ceil(alone.cache_bytes / 2)
+        assert alone.cache_bytes_per_token is not None
+        assert staged.cache_bytes_per_token == alone.cache_bytes_per_token / 2
+
+
+def test_a_replica_has_places_for_what_fits_on_its_largest_stage(context: ToolContext) -> None:
+    device = shipped()["h100_sxm"]
+    deep = {**SMALL, "num_hidden_layers": 4}
+    asked = {"target": "llama", "hardware": "h100_sxm", "config": deep}
+    model = model_of(RooflineArguments.model_validate(asked), context)
+    one, two = (Replica(model, device, None, "vllm", Parallel(pp=stages)).places(4096) for stages in (1, 2))
+    assert two / one == pytest.approx(
+        2, rel=0.05
+    )  # each stage keeps half the layers, and nearly all of the memory is for the cache
 
 
 @pytest.mark.parametrize(

@@ -199,7 +199,10 @@ def test_steps_of_more_sequences_are_told_up_to_what_fits(context: ToolContext) 
     for cached, last in ((1024, 256), (65536, None)):
         asked = {**passes["decode"], "values": {"batch_size": 1, "cache_len": cached}}
         step = _on({"decode": asked}, context)["decode"]
-        points = more_sequences("h100_sxm", asked, step, context)
+        points, full = more_sequences("h100_sxm", asked, step, context)
+        assert full is not None
+        assert full.values["batch_size"] == points[-1].batch
+        assert full.totals.calibrated_seconds == pytest.approx(points[-1].calibrated_seconds)
         assert points[-1].batch == (last or step.memory.largest_batch)
         assert [p.batch for p in points] == sorted({p.batch for p in points})
         assert all(p.fits and p.context == cached for p in points)

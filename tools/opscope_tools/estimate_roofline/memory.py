@@ -77,8 +77,7 @@ class Memory:
         return math.ceil(layers * _share(values, parallel) + (ends if parallel.pp == 1 else largest_end))
 
     def cache(self, values: Numbers, parallel: Parallel = ALONE) -> int:
-        """After the pass, of the largest stage: of the sequences that `values` say, so many times as there are stages, its own
-        layers."""
+        """After the pass, of the largest stage: its own layers of all the sequences that `values` say."""
         if self.flow.cache is None:
             return 0
         if parallel.devices == 1:
@@ -86,7 +85,7 @@ class Memory:
         total = 0.0
         for text, heads in self._of.shards.cache:
             total += approximated(text)(values) / (min(parallel.tp, approximated(heads)(values)) if heads else 1)
-        return math.ceil(total * parallel.pp * _share(values, parallel))
+        return math.ceil(total * _share(values, parallel))
 
     def activations(self, values: Numbers) -> int | None:
         """Their peak; None: not known."""
@@ -115,11 +114,11 @@ def _whole(text: str, values: Numbers) -> int:
 
 def of_rank(values: Mapping[str, Rational | float], parallel: Parallel, *, held: bool = False) -> dict[str, float]:
     """The point as one rank sees it: its replica's sequences, of which each stage has a part in work. The parts differ by one
-    sequence at most, and the largest is worked on; `held`: their average, as each stage holds its layers of all."""
+    sequence at most, and the largest is worked on; `held`: all of them, as each stage holds its layers of all."""
     found = numbers(values)
     if "batch_size" in found and parallel.dp * parallel.pp > 1:
         of_replica = math.ceil(found["batch_size"] / parallel.dp)
-        found["batch_size"] = of_replica / parallel.pp if held else math.ceil(of_replica / parallel.pp)
+        found["batch_size"] = of_replica if held else math.ceil(of_replica / parallel.pp)
     return found
 
 

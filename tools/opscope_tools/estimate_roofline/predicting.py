@@ -236,9 +236,10 @@ def swept(replica: Replica, phase: Phase, batch: int, length: int) -> SweepPoint
     """One point: the pass, and whether its sequences fit."""
     parallel, device = replica.parallel, replica.device
     timing = replica.model.timing(phase, batch, length)
-    here = of_rank(timing.at(**{"batch_size": batch, _LENGTH[phase]: length}), parallel)
+    whole = timing.at(**{"batch_size": batch, _LENGTH[phase]: length})
+    here = of_rank(whole, parallel)
     found = replica.times(phase, here["batch_size"], length)
-    held = timing.memory.held(here, here, parallel)
+    held = timing.memory.held(here, of_rank(whole, parallel, held=True), parallel)
     fits = held.total <= device.usable
     said = totals(found, batch * (length if phase == "prefill" else 1), fits)
     return SweepPoint(
