@@ -194,6 +194,19 @@ def test_what_one_device_holds_is_not_spread_and_what_none_holds_is_not_told(con
     assert fewest_that_hold("h100_sxm", passes, _on(passes, context), context) == {}
 
 
+def test_devices_that_nothing_is_known_to_join_are_not_put_together(context: ToolContext) -> None:
+    passes = _passes(SMALL)
+    alone = _on(passes, context)
+    full = {
+        phase: one.model_copy(update={"memory": one.memory.model_copy(update={"fits": False})})
+        for phase, one in alone.items()
+    }
+    assert {
+        one.parallel.devices for one in fewest_that_hold("h100_sxm", passes, full, context).values() if one.parallel
+    } == {2}
+    assert fewest_that_hold("cpu", passes, full, context) == {}
+
+
 def test_steps_of_more_sequences_are_told_up_to_what_fits(context: ToolContext) -> None:
     passes = _passes({**SMALL, "num_hidden_layers": 64})
     for cached, last in ((1024, 256), (65536, None)):

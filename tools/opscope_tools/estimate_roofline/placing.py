@@ -9,7 +9,7 @@ from opscope_schemas.errors import InputError, TraceError
 from opscope_schemas.estimates import RooflineResult, SweepPoint, SweepResult
 
 from opscope_tools.estimate_roofline.sweeping import SWEEP
-from opscope_tools.estimate_roofline.tool import ESTIMATE_ROOFLINE
+from opscope_tools.estimate_roofline.tool import ESTIMATE_ROOFLINE, devices_of
 from opscope_tools.running.runner import run_tool
 from opscope_tools.running.tool import ToolContext
 
@@ -56,6 +56,8 @@ def fewest_that_hold(
     """
     if ":" in hardware or alone.keys() != passes.keys() or all(one.memory.fits for one in alone.values()):
         return {}
+    if devices_of(hardware, None, context)[0].link(_RANKS[0]) is None:
+        return {}  # no figures of what joins several
     widest = _RANKS[-1]
     least = max(one.memory.weights_bytes / one.memory.usable_bytes for one in alone.values())
     for devices in (*_RANKS, *range(2 * widest, _NODES * widest + 1, widest)):
