@@ -516,11 +516,8 @@ def _turns(facts: ImplementationFacts, quotes: Quotes) -> Iterator[str]:
         where = facts.served["decode"].memory
         room = where.usable_bytes - where.needed_bytes + where.cache_bytes
         # how many times the tokens of now: those at which the cache is as large as the weights, and those that fit
-        beyond = (
-            ", more than fit beside them"
-            if Fraction(weights, use.cache_bytes) > Fraction(room, where.cache_bytes)
-            else ""
-        )
+        outgrown = weights * where.cache_bytes > room * use.cache_bytes if facts.held else weights > room
+        beyond = ", more than fit beside them" if outgrown else ""
         yield f"From {tokens} cached tokens on, of all sequences together{beyond}, the cache ({each} a token) takes more memory than the weights."
 
 

@@ -86,7 +86,7 @@ def packages(model_class: Any, config: Any) -> tuple[str, ...]:
         with contextlib.suppress(KeyError, ValueError, ImportError, AttributeError):
             meant = modeling_auto.MODEL_MAPPING[type(part)]
             found += [one.__module__ for one in (meant if isinstance(meant, tuple | list) else [meant])]
-    return tuple(dict.fromkeys(name.rpartition(".")[0] for name in found))
+    return tuple(dict.fromkeys(name.rsplit(".", 1)[0] for name in found))  # a module of no package is its own
 
 
 def configured_sizes(spec: ModelSpec) -> dict[str, int]:
