@@ -64,7 +64,10 @@ def fewest_that_hold(
         for ranks in (*reversed(_RANKS), 1) if devices >= least else ():
             if devices % ranks:
                 continue
-            plan = {"hardware": hardware, "parallel": {"tp": ranks, "pp": devices // ranks}}
+            stages = (
+                {"pp": devices // ranks} if devices > ranks else {}
+            )  # as `spread_over` asks, so that it is answered once
+            plan = {"hardware": hardware, "parallel": {"tp": ranks, **stages}}
             try:
                 found = {
                     phase: run_tool(ESTIMATE_ROOFLINE, {**pass_of(asked), **plan}, context)

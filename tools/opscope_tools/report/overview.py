@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from opscope_schemas.analysis import Analysis, ModuleNode
 from opscope_schemas.extracted_config import KernelHook
@@ -30,7 +30,7 @@ __all__ = [
 _TESTS, _QUOTED = 3, 100
 #: decorators of the package of kernels: what hands functions to it, and what names one of a hub
 _ATTACHES = "use_kernelized_func"
-_OF_A_HUB = re.compile(r"use_kernel_(?:forward|func)_from_hub\b(?!_)")
+_OF_A_HUB = re.compile(r"use_kernel_(?:forward|func)_from_hub\b")
 _DEVICE = r"\b(is_cuda|get_device_capability|device_type|device\.type|torch\.cuda\.\w+|_?is_torch_[a-z]+_available)\b"
 
 
@@ -308,18 +308,20 @@ def device_tests_said(facts: ImplementationFacts) -> str:
 
 def swappable(facts: ImplementationFacts) -> list[scan.Hit]:
     """Decorators of what ran that put another kernel in its place; a function that one names has to have run too."""
-    ran = scopes(facts.main)
-    hits = [hit for path, names in ran_in(facts).items() for hit in scan.decorators(facts.reader, path, names)]
-    attached = _attached(facts)
+    ran, hits = scopes(facts.main), _decorators(facts)
+    attached = _attached(hits)
     return [
         hit for hit in hits
         if (not hit.concerns or hit.concerns in ran) and _takes_hold(facts, hit.path, hit.name, hit.text, attached)
     ]  # fmt: skip
 
 
-def _attached(facts: ImplementationFacts) -> set[str]:
+def _decorators(facts: ImplementationFacts) -> list[scan.Hit]:
+    return [hit for path, names in ran_in(facts).items() for hit in scan.decorators(facts.reader, path, names)]
+
+
+def _attached(hits: Iterable[scan.Hit]) -> set[str]:
     """Functions that modules hand to the package of kernels, which sees no others."""
-    hits = [hit for path, names in ran_in(facts).items() for hit in scan.decorators(facts.reader, path, names)]
     return {name for hit in hits if hit.text.startswith(_ATTACHES) for name in re.findall(r"\w+", hit.text)}
 
 
@@ -349,7 +351,7 @@ def _replaced(facts: ImplementationFacts) -> list[str]:
 def hooks_that_ran(facts: ImplementationFacts) -> list[KernelHook]:
     """The places that take kernels from elsewhere for what ran: a definition, or one of the functions that its decorator names."""
     ran = frozenset().union(*map(scopes, facts.documents))
-    found, attached = [], _attached(facts)
+    found, attached = [], _attached(_decorators(facts))
     for hook in facts.settings.kernel_hooks if facts.settings is not None else ():
         named = scan.functions_named(facts.reader, hook.file, hook.expression)
         holds = _takes_hold(facts, hook.file, hook.within, hook.expression, attached)

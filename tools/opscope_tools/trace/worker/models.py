@@ -79,8 +79,8 @@ def resolve(spec: ModelSpec) -> tuple[Any, list[tuple[Any, Any]]]:
 
 
 def packages(model_class: Any, config: Any) -> tuple[str, ...]:
-    """The packages of a model and of the models that parts of its configuration mean, loaded: they may be asked for by name only when
-    the model is built."""
+    """The package of a model, and those of the models that parts of its configuration mean, loaded: they may be asked for by name only
+    when the model is built."""
     found = [model_class.__module__]
     for part in all_parts(config) if isinstance(config, CONFIG_BASE) else ():
         with contextlib.suppress(KeyError, ValueError, ImportError, AttributeError):

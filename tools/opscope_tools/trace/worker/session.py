@@ -196,7 +196,6 @@ class Session:
     def run(self) -> None:
         """Build and run; raises `TraceError` with the line of model code that could not."""
         self._make_sizes_symbolic()
-        package = self.model_class.__module__.rsplit(".", 1)[0]
         parts = packages(self.model_class, self.config)
         try:
             if self.data == "real":
@@ -215,7 +214,7 @@ class Session:
                 torch.no_grad(),
                 patches.symbolic_numbers(parts),
                 patches.no_initialisation(),
-                absent.counted(own=package if self.request.fused else ""),
+                absent.counted(own=parts[0] if self.request.fused else ""),
             ):
                 layers = shared(self.model_class, self.config, wanted=self.share)
                 self.symbols.env.where = _under_construction
