@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import shutil
 from pathlib import Path
 
@@ -18,28 +17,17 @@ from opscope_tools.running.workspace import Workspace, folder_repository
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkout with a `src` layout in which LlamaRMSNorm multiplies once more: hard links, but for the edited file."""
+    """A checkout with a `src` layout in which LlamaRMSNorm multiplies once more."""
     spec = importlib.util.find_spec("transformers")
     assert spec is not None
     assert spec.submodule_search_locations
     top = tmp_path_factory.mktemp("checkout")
     package = top / "src" / "transformers"
 
-    def link(source: str, target: str) -> None:
-        try:
-            os.link(source, target)
-        except OSError:
-            shutil.copy2(source, target)
-
-    shutil.copytree(
-        next(iter(spec.submodule_search_locations)),
-        package,
-        copy_function=link,
-        ignore=shutil.ignore_patterns("__pycache__"),
-    )
+    # copies: a hard link would change the status of the installed files, and with it every other process's cache keys
+    shutil.copytree(next(iter(spec.submodule_search_locations)), package, ignore=shutil.ignore_patterns("__pycache__"))
     edited = package / "models" / "llama" / "modeling_llama.py"
     text = edited.read_text()
-    edited.unlink()
     edited.write_text(text.replace("hidden_states.pow(2).mean(-1", "(hidden_states * 3.0).pow(2).mean(-1", 1))
     return top
 
