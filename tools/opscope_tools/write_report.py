@@ -157,6 +157,10 @@ def gather(arguments: WriteReportArguments, context: ToolContext, date: str = ""
     }
     held = fewest_that_hold(arguments.hardware, passes, estimates, context)
     spread, unspread = spread_over(arguments.hardware, made[-1], context)
+    prompt = passes.get("prefill")
+    of_prompt = (
+        spread_over(arguments.hardware, prompt, context)[0] if prompt is not None and prompt is not made[-1] else {}
+    )
     step = (held or estimates).get("decode")
     batches, full = (
         more_sequences(arguments.hardware, passes["decode"], step, context) if step is not None else ((), None)
@@ -191,6 +195,7 @@ def gather(arguments: WriteReportArguments, context: ToolContext, date: str = ""
         batches=batches,
         full=full,
         spread=spread,
+        spread_prefill=of_prompt,
         unspread=unspread,
         joined=_joined(device, max(spread, default=0)),
         general=tuple(general),

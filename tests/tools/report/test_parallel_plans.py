@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import report_toy as toy
+from opscope_schemas.analysis import Kernel
 from opscope_schemas.common import Repository
 from opscope_schemas.estimates import Communication, Spread
 from opscope_tools.report.checks_source import pointer_problems
@@ -109,6 +110,50 @@ def test_what_is_added_to_a_plan_has_its_own_line(facts: ImplementationFacts, tm
     assert f"declares it for 2 entries; `embed_tokens` (`{MIXIN}:2`) is added to them" in said
 
 
+@pytest.mark.parametrize(
+    ("width", "heads", "said"),
+    [
+        ("{num_kv_heads} * 3", (4, 4), "`{num_kv_heads}`, 4 in `layers.*.attention.qkv_proj`"),
+        ("{num_heads} * {num_kv_heads}", (6, 2), "`{num_kv_heads}`, 2 in `layers.*.attention.qkv_proj`"),
+        ("{num_heads} * {num_kv_heads}", (6, 4),
+         "`{num_heads}`, 6 in `layers.*.attention.qkv_proj` and `{num_kv_heads}`, 4 in `layers.*.attention.qkv_proj`"),
+        ("{hidden_size} * 3", (4, 4), ""),  # it names no heads
+        ("{num_heads} + {num_kv_heads}", (4, 4), ""),  # several side by side: how they are cut, the code decides
+    ],
+)  # fmt: skip
+def test_a_plan_goes_as_far_as_the_heads_that_it_leaves_whole(
+    facts: ImplementationFacts, tmp_path: Path, width: str, heads: tuple[int, int], said: str
+) -> None:
+    def wider(kernel: Kernel) -> Kernel:
+        inside = tuple(wider(each) for each in kernel.kernels or ()) or kernel.kernels
+        if kernel.attribute.endswith("qkv_proj"):
+            output = kernel.outputs[0]
+            wide = output.model_copy(update={"shape": (*output.shape[:-1], width)})
+            return kernel.model_copy(update={"outputs": (wide,), "kernels": inside})
+        return kernel.model_copy(update={"kernels": inside})
+
+    reader = SourceReader([toy.write_source(tmp_path / "src")])
+    split = Split.of(replace(facts, reader=reader))
+    document = split.document.model_copy(update={"kernels": tuple(map(wider, split.document.kernels))})
+    point = {**split.point, "num_heads": heads[0], "num_kv_heads": heads[1]}
+    (line,) = [one for one in parallelism_lines(replace(split, document=document, point=point)) if "**Tensor" in one]
+    assert line.partition(" It leaves heads whole: the number of ranks has to divide ")[2].rstrip(".") == said
+
+
+def test_what_ranks_exchange_is_told_of_each_pass(facts: ImplementationFacts) -> None:
+    sent = [Communication(kind="send", bytes=8, ranks=2, count=3, bound_seconds=1e-6, calibrated_seconds=2e-6)]
+    parallel = Spread(
+        tp=2, pp=1, ep=1, dp=1, sp=False, zero=0, devices=2, communication=tuple(sent), hidden_seconds=None
+    )
+    of = {
+        phase: {2: facts.spread[2].model_copy(update={"parallel": parallel, "phase": phase})}
+        for phase in ("decode", "prefill")
+    }
+    rows = communication_rows(Split.of(replace(facts, spread=of["decode"], spread_prefill=of["prefill"])))[-2:]
+    assert [row[2].split(",")[0] for row in rows] == ["in a pass of decode", "in a pass of prefill"]
+    assert {row[3] for row in rows} == {"3 send of 8 B, 2 us together"}
+
+
 def test_why_no_size_per_rank_is_told_is_said(facts: ImplementationFacts, tmp_path: Path) -> None:
     alone = replace(facts, spread={}, unspread="tp 2 does not divide 71 heads.")
     assert findings(alone, [], Quotes())["7"] == "No size per rank is told: tp 2 does not divide 71 heads."
@@ -125,7 +170,7 @@ def test_ranks_that_do_not_hold_their_share_have_no_time(facts: ImplementationFa
         ranks: found.model_copy(update={"memory": found.memory.model_copy(update={"fits": ranks > 2})})
         for ranks, found in facts.spread.items()
     }
-    (line,) = ranks_line(replace(facts, spread=few), Quotes())
+    (line,) = ranks_line(replace(facts, spread=few, spread_prefill=few), Quotes())
     two, four, _ = re.sub("<!--.*?-->", "", line).split("; ")
     assert two.endswith("cache 64 B, more than the 9 GB of one")
     assert "2 ms" in four

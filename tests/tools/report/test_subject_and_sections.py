@@ -19,7 +19,7 @@ from opscope_tools.report.outline import TABLES
 from opscope_tools.report.parallel import Split, communication_rows
 from opscope_tools.report.render import Report
 from opscope_tools.report.summary import summarise
-from opscope_tools.report.tasks import tasks
+from opscope_tools.report.tasks import numbering, occurrences, tasks
 
 MODEL = f"{toy.MODULE}.ToyForCausalLM"
 
@@ -113,6 +113,22 @@ def test_dependencies_are_those_of_the_graph_and_have_no_circle(facts: Implement
     # the norm's first task reads the embedding; after the layers it reads their last addition, as in each next layer
     add = next(task.number for task in catalogue if task.kind == "aten.add.Tensor")
     assert (twice[0].after, twice[0].again, twice[0].carried) == ((1,), (add,), (add,))
+
+
+def test_what_only_a_later_run_of_a_task_reads_is_told_apart(facts: ImplementationFacts) -> None:
+    """As in layers of another kind, where attention reads its queries with no rotation between."""
+    linked = facts.graphs[0]
+    catalogue = tasks(facts.main, linked)
+    last = [task for task in catalogue if len(task.occurrences) > 1][-1]
+    assert 1 not in last.after
+    numbers = numbering(catalogue)
+    runs = [numbers[id(o.kernel)] for o in occurrences(facts.main.kernels, facts.main.class_name)]
+    operators = list(linked.operators)
+    later = runs.index(last.number, runs.index(last.number) + 1)
+    read = operators[later].depends_on
+    operators[later] = operators[later].model_copy(update={"depends_on": (*read, 1)})
+    found = tasks(facts.main, linked.model_copy(update={"operators": tuple(operators)}))[last.number - 1]
+    assert (found.after, found.again) == (last.after, (1, *last.again))
 
 
 def test_a_task_that_follows_itself_does_not_depend_on_itself(facts: ImplementationFacts) -> None:

@@ -74,13 +74,17 @@ def test_attention_and_mlp_side_by_side_are_added_up_together(context: ToolConte
 
 
 @pytest.mark.parametrize(
-    ("target", "config", "said"),
-    [("gptj", {}, "Partial results"), ("llama", SMALL, ""), ("mamba2", {}, "What heads of a scan share")],
-)
-def test_what_an_engine_may_split_otherwise_is_told_with_the_ranks(
-    context: ToolContext, target: str, config: dict[str, Any], said: str
+    ("target", "config", "tp", "said"),
+    [
+        ("gptj", {}, 2, "Partial results"), ("llama", SMALL, 2, ""), ("llama", SMALL, 4, ""),
+        ("llama", SMALL, 8, "8 ranks share 4 heads of keys and values: 2 of them hold each, with its cache."),
+        ("mamba2", {}, 2, "What heads of a scan share"),
+    ],
+)  # fmt: skip
+def test_what_ranks_hold_alike_and_an_engine_may_split_otherwise_is_told(
+    context: ToolContext, target: str, config: dict[str, Any], tp: int, said: str
 ) -> None:
-    found = estimate(context, target, config, parallel={"tp": 2})
+    found = estimate(context, target, config, parallel={"tp": tp})
     assert found.parallel is not None
     assert [one.partition(said)[1] for one in found.parallel.differs] == ([said] if said else [])
     alone = estimate(context, target, config)

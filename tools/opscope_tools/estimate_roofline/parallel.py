@@ -116,12 +116,15 @@ def spread(of: Pass, values: Numbers, parallel: Parallel, found: Sequence[Estima
     return Spread(
         tp=parallel.tp, pp=parallel.pp, ep=parallel.ep, dp=parallel.dp, sp=parallel.sp, zero=parallel.zero, devices=parallel.devices,
         communication=tuple(_row(kind, size, ranks, kinds) for (kind, size, ranks), kinds in told.items()), hidden_seconds=hidden,
-        differs=tuple(_differs(of)) if parallel.tp > 1 else (), tp_degrees=() if of.eager else tp_degrees(of, values), ep_degrees=() if of.eager else ep_degrees(of, values),
+        differs=tuple(_differs(of, values, parallel.tp)) if parallel.tp > 1 else (), tp_degrees=() if of.eager else tp_degrees(of, values), ep_degrees=() if of.eager else ep_degrees(of, values),
     )  # fmt: skip
 
 
-def _differs(of: Pass) -> Iterator[str]:
-    """Where engines are known to split otherwise than the data flow allows."""
+def _differs(of: Pass, values: Numbers, ranks: int) -> Iterator[str]:
+    """Where engines are known to split otherwise than the data flow allows, and what several ranks hold alike."""
+    fewest = min(kv for _, kv in _heads(of, values))
+    if 0 < fewest < ranks:
+        yield f"{ranks} ranks share {fewest} {'head' if fewest == 1 else 'heads'} of keys and values: {ranks // fewest} of them hold each{', with its cache' if of.shards.cache else ''}."
     if of.shards.merged:
         yield "Partial results of products side by side are added up before they are exchanged, once; an engine that exchanges each does so more often."
     if of.shards.across_heads:

@@ -437,6 +437,8 @@ class ImplementationFacts:
     full: RooflineResult | None = None
     #: the same of the last pass over so many devices by tensor parallelism, where the model and the device allow it
     spread: Mapping[int, RooflineResult] = field(default_factory=dict)
+    #: and of prefill, where that is not the last pass
+    spread_prefill: Mapping[int, RooflineResult] = field(default_factory=dict)
     #: why a number of them bears it not, the first refusal
     unspread: str = ""
     #: `, joined by NVLink 4 at 450 GB/s each way,`: how those devices are linked; empty where that is not known

@@ -190,7 +190,7 @@ def _step(facts: ImplementationFacts) -> str:
 
 
 def ranks_line(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
-    """What one rank of tensor parallelism holds and how long its step takes, by the number of ranks."""
+    """What one rank of tensor parallelism holds and how long its passes take, by the number of ranks."""
     said = []
     for tp, found in facts.spread.items():
         key, use = f"rank.tp{tp}", found.memory
@@ -201,6 +201,13 @@ def ranks_line(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
             parts.append(f"more than the {quotes.said('rank.usable', use.usable_bytes)} of one")
         elif found.totals.calibrated_seconds is not None:
             parts.append(f"{found.phase} {quotes.said(f'{key}.time', found.totals.calibrated_seconds)}")
+            if found.phase == "decode" and found.memory.largest_batch:
+                parts.append(
+                    f"room for {quotes(f'{key}.largest_batch', found.memory.largest_batch)} such {things(found.memory.largest_batch, 'sequence')}"
+                )
+        prompt = facts.spread_prefill.get(tp)
+        if prompt is not None and prompt.memory.fits and prompt.totals.calibrated_seconds is not None:
+            parts.append(f"{prompt.phase} {quotes.said(f'{key}.prefill.time', prompt.totals.calibrated_seconds)}")
         said.append(f"{quotes(f'{key}.ranks', tp)} {things(tp, 'rank')}: {', '.join(parts)}")
     device = next(iter(facts.spread.values())).hardware.name if facts.spread else ""
     differs = dict.fromkeys(

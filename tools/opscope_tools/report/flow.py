@@ -17,10 +17,10 @@ __all__ = ["ORDER_NOTE", "bare", "catalogue_rows", "dependency_graph", "forward_
 ORDER_NOTE = (
     "Dependencies are the tasks whose results a task reads; views count as the tensor that they look into, weights and "
     "inputs are no tasks. Tasks that do not depend on each other may run side by side. A task that runs again is listed "
-    "once, where it first runs; section 6.1 shows every run. A row holds what one line issues in one go, or one call of a module that calls no others; where others read from its middle, they name the task."
+    "once, with what its first run reads and with what others read in place of some of it; section 6.1 shows every run. A row holds what one line issues in one go, or one call of a module that calls no others; where others read from its middle, they name the task."
 )
 _LIBRARY = "library"
-#: how a reader says that it reads what was made before it ran: in an earlier run of its own, in the repetition before (of a layer, or of a step of a loop)
+#: how a reader says that another run of it than the first reads something, or that it reads what was made in the repetition before (of a layer, or of a step of a loop)
 RERUN, CARRIED = " where it runs again", " of the repetition before"
 #: tasks of one chain
 _CHAIN = 12

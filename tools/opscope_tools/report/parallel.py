@@ -11,13 +11,15 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import gcd
 from typing import Literal
 
 from opscope_schemas.analysis import Kernel, ModelAnalysis, ModelTreeResult, ModuleNode, TensorInfo
 from opscope_schemas.dataflow import Communication, Overlap, Place, Strategy
+from opscope_schemas.estimates import Communication as Exchange
 from opscope_schemas.estimates import RooflineResult
 from opscope_schemas.formula import Formula, Rational, evaluate, variables
-from opscope_schemas.units import plain_bytes
+from opscope_schemas.units import plain_bytes, seconds
 
 from opscope_tools.report import scan
 from opscope_tools.report.facts import ImplementationFacts, locate, short
@@ -67,6 +69,8 @@ _STYLES = {
     "moe_identity_expert": "",
     "mla_kv_a_proj": "",
 }
+#: styles whose output stays split, and what variables that count heads end in
+_SPLIT, _HEADS = ("colwise",), re.compile(r"heads?$")
 #: the style that brings tokens to their experts: what it communicates, the source chooses when it runs
 _DISPATCH = "ep_dispatch_experts"
 _INDEX_BYTES = 8
@@ -98,13 +102,13 @@ class Split:
     tree: ModelTreeResult
     document: ModelAnalysis
     point: Mapping[str, Rational] = field(default_factory=dict)
-    #: ranks -> a pass split over them as engines do it, told beside what the source declares
-    modelled: Mapping[int, RooflineResult] = field(default_factory=dict)
+    #: passes split as engines do it, by the number of ranks, told beside what the source declares
+    modelled: tuple[Mapping[int, RooflineResult], ...] = ()
 
     @classmethod
     def of(cls, facts: ImplementationFacts) -> Split:
         """The first pass of a report."""
-        return cls(facts.reader, facts.tree, facts.main, facts.point(facts.main), facts.spread)
+        return cls(facts.reader, facts.tree, facts.main, facts.point(facts.main), (facts.spread, facts.spread_prefill))
 
     @cached_property
     def config_location(self) -> tuple[str, Span] | None:
@@ -254,7 +258,8 @@ def parallelism_lines(split: Split) -> list[str]:
             if everywhere:
                 said += ", as the library does it for every model" if said else "As the library does it for every model"
             said = said or "Yes"
-            lines.append(f"{title} {said}; {'; '.join(_said(place) for place in strategy.places)}.")
+            reach = _reach(split) if strategy.kind == "tensor" else ""
+            lines.append(f"{title} {said}; {'; '.join(_said(place) for place in strategy.places)}.{reach}")
         else:
             lines.append(f"{title} None declared: {strategy.searched}.")
     return lines
@@ -270,6 +275,21 @@ def _alone(split: Split, kind: str, strategy: Strategy) -> str:
     whole = len(plans) < len(strategy.places) or not all(plan.entries for plan in plans)
     starred = any("*" in name or f".{name}.*" in f".{path}" for name in names for path in split.modules)
     return "" if whole or starred else " and ".join(f"`{name}`" for name in names)
+
+
+def _reach(split: Split) -> str:
+    """The numbers of ranks that a declared plan bears: it cuts between heads, so that the ranks divide their numbers."""
+    made: dict[str, list[str]] = {}
+    for entry in (entry for plan in _plans(split) if plan.kind == "tp" for entry in plan.entries):
+        for ran in _named(split, entry.name) if entry.text in _SPLIT else ():
+            width = Formula.parse(ran.outputs[0].shape[-1] if ran.outputs and ran.outputs[0].shape else "0")
+            for name in sorted(width.variables() & split.point.keys()):
+                if _HEADS.search(name) and width.substitute({name: 0}).constant() == 0:
+                    made.setdefault(name, []).append(f"`{entry.name}`")
+    most = gcd(*(int(split.point[name]) for name in made))
+    least = [name for name in made if split.point[name] == most][:1] or list(made)
+    said = joined(f"`{{{name}}}`, {split.point[name]} in {joined(dict.fromkeys(made[name]))}" for name in least)
+    return f" It leaves heads whole: the number of ranks has to divide {said}." if said else ""
 
 
 def _said(place: Place) -> str:
@@ -439,15 +459,21 @@ def communication_rows(split: Split) -> list[tuple[str, str, str, str]]:
 
 
 def _modelled(split: Split) -> Iterator[tuple[str, str, str, str]]:
-    """What ranks exchange where section 7.1 models them, of the most of them."""
-    most = max(split.modelled, default=1)
-    spread = split.modelled[most].parallel if split.modelled else None
-    sent = spread.communication if spread is not None else ()
-    if sent:
-        when = f"in a pass of {split.modelled[most].phase}, as section 7.1 models it"
-        kinds = ", ".join(dict.fromkeys(one.kind for one in sent))
-        sizes = "; ".join(f"{one.count} {one.kind} of {plain_bytes(one.bytes)}" for one in sent)
-        yield f"the split over {most} ranks", kinds, when, sizes
+    """What ranks exchange where section 7.1 models them, of the most of them, and how long that takes."""
+    for ranks in split.modelled:
+        most = max(ranks, default=1)
+        spread = ranks[most].parallel if ranks else None
+        sent = spread.communication if spread is not None else ()
+        if sent:
+            when = f"in a pass of {ranks[most].phase}, as section 7.1 models it"
+            kinds = ", ".join(dict.fromkeys(one.kind for one in sent))
+            sizes = "; ".join(f"{one.count} {one.kind} of {plain_bytes(one.bytes)}{_taking(one)}" for one in sent)
+            yield f"the split over {most} ranks", kinds, when, sizes
+
+
+def _taking(sent: Exchange) -> str:
+    """How long exchanges of one kind take together."""
+    return "" if sent.calibrated_seconds is None else f", {seconds(sent.calibrated_seconds)} together"
 
 
 def _row(split: Split, alike: Sequence[Communication]) -> tuple[str, str, str, str]:

@@ -43,8 +43,8 @@ class Occurrence:
 class Task:
     """One row of the catalogue: its occurrences, and the tasks whose results they read.
 
-    `after`: earlier tasks; `again`: later ones, read where the task runs again; `carried`: read from the repetition
-    before, such as the layer before.
+    `after`: those that its first run reads; `again`: others, read where it runs again, in a layer of another kind as behind the first
+    use of a module; `carried`: read from the repetition before, such as the layer before.
     """
 
     number: int
@@ -84,15 +84,16 @@ def tasks(document: Analysis, graph: Dataflow) -> list[Task]:
         if occurrence.kernel.kernel_type == "basic":
             operators.append(key)
     numbers = {key: number for number, key in enumerate(found, 1)}
-    reads: dict[Key, set[int]] = {key: set() for key in found}
+    first: dict[Key, set[int]] = {}
+    again: dict[Key, set[int]] = {key: set() for key in found}
     carried: dict[Key, set[int]] = {key: set() for key in found}
     for key, operator in zip(operators, graph.operators, strict=True):
-        reads[key] |= {numbers[operators[other - 1]] for other in operator.depends_on} - {numbers[key]}
+        read = {numbers[operators[other - 1]] for other in operator.depends_on} - {numbers[key]}
+        again[key] |= read - first.setdefault(key, read)
         carried[key] |= {numbers[operators[other - 1]] for other in operator.carried_from}
     return [
         Task(
-            number, tuple(found[key]), tuple(sorted(n for n in reads[key] if n < number)),
-            tuple(sorted(n for n in reads[key] if n > number)), tuple(sorted(carried[key])),
+            number, tuple(found[key]), tuple(sorted(first.get(key, ()))), tuple(sorted(again[key])), tuple(sorted(carried[key]))
         )
         for key, number in numbers.items()
     ]  # fmt: skip
