@@ -77,6 +77,27 @@ def test_kernels_from_elsewhere_are_sought_in_the_files_of_all_that_ran(
     assert "`Linear`" in {row[0] for row in kernel_rows(anew)}
 
 
+@pytest.mark.parametrize("ran", [True, False])
+def test_what_waits_or_brings_kernels_is_sought_in_functions_of_the_package_that_ran(
+    facts: ImplementationFacts, tmp_path: Path, ran: bool
+) -> None:
+    """As those of an integration, which no module stands beside."""
+    anew = read(facts, tmp_path / "src", toy.MODELING)
+    helper = "toyland/integrations/grouped.py"
+    (tmp_path / "src" / helper).parent.mkdir()
+    text = "def grouped(x, offsets):\n    sizes = offsets.tolist()\n    return load_inline(x, sizes)\n\n\ndef other(x):\n    return x.cpu()\n"
+    (tmp_path / "src" / helper).write_text(text)
+    first, *rest = facts.main.kernels
+    site = CallSite(function="grouped", file=helper, line=3)
+    inner = tuple(each.model_copy(update={"via": (site,) * ran}) for each in first.kernels or ())
+    main = facts.main.model_copy(update={"kernels": (first.model_copy(update={"kernels": inner}), *rest)})
+    changed = replace(anew, documents=(main, *facts.documents[1:]))
+    waits, brings = bottlenecks(changed, Quotes())[-1], " ".join(execution_lines(changed))
+    assert (f"`sizes = offsets.tolist()` (`{helper}:2`)" in waits) is ran
+    assert (f"`load_inline` is used (`{helper}:3`)." in brings) is ran
+    assert ".cpu()" not in waits
+
+
 def test_a_forward_that_another_function_ran_in_place_of_is_said_not_to_have_run(facts: ImplementationFacts) -> None:
     norm = facts.main.kernels[2]
     at = toy.line_of("F.linear", toy.LAYERS)

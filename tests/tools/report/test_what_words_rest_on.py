@@ -269,6 +269,28 @@ def test_a_model_is_called_with_all_its_inputs_and_returns_all_its_outputs(facts
     assert [row[2] for row in rows if row[2].endswith("the caller")] == ["task 2; the caller", "the caller"]
 
 
+def test_operators_that_a_tensor_outlives_in_each_repetition_are_counted_once_and_said_so(
+    facts: ImplementationFacts,
+) -> None:
+    """As a rotation's cosines, which every layer reads."""
+    linked = facts.graphs[0]
+    repeats = {operator.id: evaluate(operator.repeat, facts.point(facts.main)) for operator in linked.operators}
+    made = next(t for t in linked.tensors if t.created_by and repeats[t.created_by] == 1)
+    reader = next(place for place, count in repeats.items() if count > 1)
+    kept = tuple(
+        t.model_copy(update={"consumed_by": (reader,), "lives": (made.created_by, reader), "bytes": "10 ** 9"})
+        if t is made
+        else t
+        for t in linked.tensors
+    )
+    graph = linked.model_copy(update={"tensors": kept})
+    rows = lifetime_rows(dataclasses.replace(facts, graphs=(graph, *facts.graphs[1:])), tasks(facts.main, graph))
+    said = [row[3] for row in rows if "1 GB" in row[0]]
+    assert said
+    assert all(", of what repeats and reads it in each repetition counted once, task" in text for text in said)
+    assert not any("counted once" in row[3] for row in rows if "1 GB" not in row[0])
+
+
 def test_an_output_whose_maker_is_not_known_is_of_no_task(facts: ImplementationFacts) -> None:
     *kept, last = facts.graphs[0].tensors
     graph = facts.graphs[0].model_copy(update={"tensors": (*kept, last.model_copy(update={"created_by": 0}))})

@@ -77,7 +77,8 @@ def _measured(what: str, key: str, found: RooflineResult, quotes: Quotes) -> str
 
     groups = [", ".join(f"{one.name} {percent(one, bound=False)} ({percent(one, bound=True)})" for one in shorter)]
     if longer:
-        groups.append(f"longer with {', '.join(f'{one.name} ({percent(one, bound=False)})' for one in longer)}")
+        told = [f"{one.name} ({percent(one, bound=False)}{_by(one, _backend(found))})" for one in longer]
+        groups.append(f"longer with {', '.join(told)}")
     if alike:
         groups.append(
             f"too little to tell by fits with {', '.join(f'{one.name} ({percent(one, bound=True)})' for one in alike)}"

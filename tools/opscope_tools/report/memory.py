@@ -105,12 +105,15 @@ def _activations(facts: ImplementationFacts, catalogue: Sequence[Task]) -> Itera
         operator = graph.operators[tensor.created_by - 1]
         readers = dict.fromkeys(number[reader] for reader in tensor.consumed_by)
         lived = tensor.lives[1] - tensor.lives[0] + 1
+        repeats = {evaluate(graph.operators[place - 1].repeat, point) for place in tensor.consumed_by}
+        looped = any(count > evaluate(operator.repeat, point) for count in repeats)
+        read = ", of what repeats and reads it in each repetition counted once" * looped
         name = TensorInfo(name=f"{operator.operator.partition('.')[2]} result", shape=tensor.shape, dtype=tensor.dtype)
         rows[
             f"{_described(name.name, name)}, {_bytes(facts, Formula.parse(tensor.bytes), facts.main)}",
             f"task {number[tensor.created_by]} (`{operator.file}:{operator.line}`)",
             f"task {', '.join(map(str, readers))}" if readers else "nobody",
-            f"{lived} {things(lived, 'operator')}, task {number[tensor.lives[0]]} to {number[tensor.lives[1]]}",
+            f"{lived} {things(lived, 'operator')}{read}, task {number[tensor.lives[0]]} to {number[tensor.lives[1]]}",
         ] = None
         if len(rows) == _MOST_TENSORS:
             return iter(rows)

@@ -22,7 +22,7 @@ from opscope_tools.report.nodes import counted_again, tied_modules
 from opscope_tools.report.quotes import Quotes, joined
 
 __all__ = [
-    "attention_kind", "capabilities", "checked", "device_tests", "execution_lines", "framework", "hierarchy", "hooks_that_ran", "keeps_latents", "key_features", "latent_width", "lines_that_ran", "matching", "model_files", "of_latents", "ran_in", "scopes", "swappable",
+    "attention_kind", "capabilities", "checked", "device_tests", "execution_lines", "framework", "hierarchy", "hooks_that_ran", "keeps_latents", "key_features", "latent_width", "lines_that_ran", "matching", "model_files", "of_latents", "package_files", "ran_in", "scopes", "swappable",
 ]  # fmt: skip
 
 #: lines that ask what device there is
@@ -260,6 +260,11 @@ def model_files(facts: ImplementationFacts) -> dict[str, set[str]]:
     return {path: names for path, names in ran_in(facts).items() if path in modules and facts.of_models(path)}
 
 
+def package_files(facts: ImplementationFacts) -> dict[str, set[str]]:
+    """What ran of all files of the package that the model is of: also of those that hold no module of it, as kernels' integrations."""
+    return {path: names for path, names in ran_in(facts).items() if facts.of_models(path)}
+
+
 def matching(facts: ImplementationFacts, pattern: str, *, every: bool = False) -> list[scan.Hit]:
     """Lines that match in what ran of the model's own files, parts of it that other models' files define among them."""
     files = model_files(facts).items()
@@ -393,11 +398,18 @@ def execution_lines(facts: ImplementationFacts) -> list[str]:
         lines.append(f"{owner} declares {', '.join(said)}.")
     files = model_files(facts)
     graph = r"(torch\.compile|CUDAGraph|triton\.jit|torch\.library|load_inline)"
+    others = {path: names for path, names in package_files(facts).items() if path not in files}
     graphs = [hit for file in files for hit in scan.matching_lines(facts.reader, file, graph)]
+    graphs += [
+        hit
+        for path, names in others.items()
+        for hit in scan.matching_lines(facts.reader, path, graph, names, every=True)
+    ]
     lines += [f"`{hit.name}` is used ({hit.pointer})." for hit in graphs]
     if not graphs:
+        beside = f", and what ran of {joined(f'`{path}`' for path in others)}," * bool(others)
         lines.append(
-            f"No graph capture and no kernel of its own: searched {joined(f'`{file}`' for file in files)} for torch.compile, CUDAGraph, triton.jit, "
+            f"No graph capture and no kernel of its own: searched {joined(f'`{file}`' for file in files)}{beside} for torch.compile, CUDAGraph, triton.jit, "
             "torch.library and load_inline."
         )
     return lines

@@ -15,7 +15,7 @@ from opscope_tools.report.facts import Figures, ImplementationFacts, is_leaf, le
 from opscope_tools.report.graph import Edge, Graph, Vertex
 from opscope_tools.report.kernels import in_code
 from opscope_tools.report.markdown import table
-from opscope_tools.report.overview import matching, model_files
+from opscope_tools.report.overview import package_files
 from opscope_tools.report.point import point_said
 from opscope_tools.report.quotes import Quotes, joined
 
@@ -142,7 +142,8 @@ def bottlenecks(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
             for names in [_bound_operators(facts, document, kind, quotes)]
         ]
         lines.append(f"**{title}:** {'; '.join(said)}")
-    found = matching(facts, r"(\.item\(\)|synchronize\(|\.tolist\(\)|\.cpu\(\))")
+    waits, files = r"(\.item\(\)|synchronize\(|\.tolist\(\)|\.cpu\(\))", package_files(facts)
+    found = [hit for path, names in files.items() for hit in scan.matching_lines(facts.reader, path, waits, names)]
     hits = dict.fromkeys([*(hit for hit in found if _ran(facts, hit)), *_waited_for(facts)])
     said = [f"`{hit.text.strip()}` ({hit.pointer})" for hit in hits]
     unasked = (
@@ -151,7 +152,7 @@ def bottlenecks(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
         else ""
     )
     none = (
-        f"none found: searched what ran of {joined(f'`{path}`' for path in model_files(facts))} for item, tolist, cpu and synchronize, and all that ran "
+        f"none found: searched what ran of {joined(f'`{path}`' for path in files)} for item, tolist, cpu and synchronize, and all that ran "
         f"for conditions on what an operator computes; not for copies between host and device, such as `.to(device)`{unasked}"
     )
     lines.append(f"**Synchronization:** {', '.join(said) if said else none}")

@@ -28,7 +28,7 @@ _EXPLAINS = 0.25
 _NAMED = 3
 LEGEND = (
     "A line without a file is one of the model's own. Behind a bar: its time, its share of the pass, what limits it with the share of its time that this explains, what it computes or moves in all its "
-    "runs. fixed: most of its time is the part of its fit that grows with none of its sizes, scaled by how kernels near it were measured against the fit; else the roof that it is nearer "
+    "runs. fixed: most of its time is the part of its fit that grows with none of its sizes, scaled by how kernels near it were measured against the fit (of what only moves data, of which there are no measurements: the launch of a measured product); else the roof that it is nearer "
     "to, memory (its bytes) or compute (its products), neither of them where that explains less than a quarter; such kernels have a fixed part too. A fused kernel is "
     "called by what it does, with the operators before and behind that it takes in (a residual add, a cast, the turn of a rotary embedding), and stands at the "
     "module that issues most of them. An add at the end of a layer, which no kernel before it takes in, is a kernel of its own, though engines may take it into the norm of the next layer. What only moves data in one module, one after the other, is timed as one launch, with what one hands to the next written and read. What limits a kernel here may be another than what section 8.3 says of its operator: there operators run eagerly, one "
