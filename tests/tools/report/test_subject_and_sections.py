@@ -131,6 +131,19 @@ def test_what_only_a_later_run_of_a_task_reads_is_told_apart(facts: Implementati
     assert (found.after, found.again) == (last.after, (1, *last.again))
 
 
+def test_what_one_call_issues_twice_on_a_line_reads_all_of_it_in_one_run(facts: ImplementationFacts) -> None:
+    """As a line that casts both the cosines and the sines."""
+    head = facts.main.kernels[-1]
+    cast = toy.basic("aten._to_copy.default", "torch.rsqrt", "0", "0", "0")
+    held = head.model_copy(update={"kernels": (*(head.kernels or ()), cast, cast.model_copy())})
+    document = facts.main.model_copy(update={"kernels": (*facts.main.kernels[:-1], held)})
+    linked = toy.graph(document)
+    last = linked.operators[-1].model_copy(update={"depends_on": (1,)})
+    found = tasks(document, linked.model_copy(update={"operators": (*linked.operators[:-1], last)}))[-1]
+    assert len(found.occurrences) == 2
+    assert (found.after, found.again) == ((1, found.number - 1), ())
+
+
 def test_a_task_that_follows_itself_does_not_depend_on_itself(facts: ImplementationFacts) -> None:
     twice = tuple(kernel for kernel in facts.main.kernels for _ in range(2))
     document = facts.main.model_copy(update={"kernels": twice})

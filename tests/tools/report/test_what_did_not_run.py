@@ -98,6 +98,30 @@ def test_what_waits_or_brings_kernels_is_sought_in_functions_of_the_package_that
     assert ".cpu()" not in waits
 
 
+@pytest.mark.parametrize(("line", "sure"), [(4, True), (6, False)])
+def test_what_waits_in_a_branch_in_which_nothing_ran_is_said_to_stand_behind_a_condition(
+    facts: ImplementationFacts, tmp_path: Path, line: int, sure: bool
+) -> None:
+    anew = read(facts, tmp_path / "src", toy.MODELING)
+    helper = "toyland/integrations/grouped.py"
+    (tmp_path / "src" / helper).parent.mkdir()
+    text = "def grouped(x):\n    if tracing():\n        x = x.item()\n        return x + 1\n    else:\n        return x + 2\n"
+    (tmp_path / "src" / helper).write_text(text)
+    first, *rest = facts.main.kernels
+    inner = tuple(
+        each.model_copy(update={"via": (CallSite(function="grouped", file=helper, line=line),)})
+        for each in first.kernels or ()
+    )
+    main = facts.main.model_copy(update={"kernels": (first.model_copy(update={"kernels": inner}), *rest)})
+    waits = bottlenecks(replace(anew, documents=(main, *facts.documents[1:])), Quotes())[-1]
+    said = f"`x = x.item()` (`{helper}:3`)"
+    assert (
+        waits.endswith(f"behind conditions, of which no operator tells whether these passes meet them: {said}")
+        is not sure
+    )
+    assert waits.startswith(f"**Synchronization:** {said}") is sure
+
+
 def test_a_forward_that_another_function_ran_in_place_of_is_said_not_to_have_run(facts: ImplementationFacts) -> None:
     norm = facts.main.kernels[2]
     at = toy.line_of("F.linear", toy.LAYERS)

@@ -15,7 +15,7 @@ from opscope_tools.report.facts import Figures, ImplementationFacts, is_leaf, le
 from opscope_tools.report.graph import Edge, Graph, Vertex
 from opscope_tools.report.kernels import in_code
 from opscope_tools.report.markdown import table
-from opscope_tools.report.overview import package_files
+from opscope_tools.report.overview import model_files, package_files
 from opscope_tools.report.point import point_said
 from opscope_tools.report.quotes import Quotes, joined
 
@@ -145,7 +145,10 @@ def bottlenecks(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
     waits, files = r"(\.item\(\)|synchronize\(|\.tolist\(\)|\.cpu\(\))", package_files(facts)
     found = [hit for path, names in files.items() for hit in scan.matching_lines(facts.reader, path, waits, names)]
     hits = dict.fromkeys([*(hit for hit in found if _ran(facts, hit)), *_waited_for(facts)])
-    said = [f"`{hit.text.strip()}` ({hit.pointer})" for hit in hits]
+    own = model_files(facts)
+    apart = [hit for hit in hits if hit.path not in own and _behind_a_condition(facts, hit)]
+    said = [f"`{hit.text.strip()}` ({hit.pointer})" for hit in hits if hit not in apart]
+    beside = [f"`{hit.text.strip()}` ({hit.pointer})" for hit in apart]
     unasked = (
         "; these passes were given no attention mask, and code that is given one may ask for its values"
         if any(UNPADDED in document.assumptions for document in facts.documents)
@@ -155,7 +158,8 @@ def bottlenecks(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
         f"none found: searched what ran of {joined(f'`{path}`' for path in files)} for item, tolist, cpu and synchronize, and all that ran "
         f"for conditions on what an operator computes; not for copies between host and device, such as `.to(device)`{unasked}"
     )
-    lines.append(f"**Synchronization:** {', '.join(said) if said else none}")
+    behind = f"; behind conditions, of which no operator tells whether these passes meet them: {', '.join(beside)}"
+    lines.append(f"**Synchronization:** {', '.join(said) if said else none}{behind * bool(beside)}")
     return lines
 
 
@@ -211,6 +215,21 @@ def _waited_for(facts: ImplementationFacts) -> Iterator[scan.Hit]:
             read = next((place for place in places if scan.in_condition(facts.reader, *place)), None)
             if read is not None:
                 yield scan.Hit(*read, "", facts.reader.line(*read))
+
+
+def _behind_a_condition(facts: ImplementationFacts, hit: scan.Hit) -> bool:
+    """Whether a line stands in a branch in which no operator ran."""
+    around = [span.node for span in facts.reader.enclosing(hit.path, hit.line)]
+    branches = [
+        block
+        for node in (ast.walk(around[-1]) if around else ())
+        if isinstance(node, ast.If | ast.IfExp | ast.While | ast.Try)
+        for block in (node.body, node.orelse)
+        if isinstance(block, list) and block
+    ]
+    ends = [(block[0].lineno, block[-1].end_lineno or block[-1].lineno) for block in branches]
+    held = [(first, last) for first, last in ends if first <= hit.line <= last]
+    return any(not any((hit.path, line) in facts.lines_run for line in range(first, last + 1)) for first, last in held)
 
 
 def _ran(facts: ImplementationFacts, hit: scan.Hit) -> bool:

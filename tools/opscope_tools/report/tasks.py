@@ -78,22 +78,24 @@ def tasks(document: Analysis, graph: Dataflow) -> list[Task]:
     """The catalogue of `document`, whose operators `graph` links."""
     found: dict[Key, list[Occurrence]] = {}
     operators: list[Key] = []
+    in_first: list[bool] = []  # whether the call that issues it is the first that issues one of its task
     for occurrence in occurrences(document.kernels, document.class_name):
         key = occurrence.key(document.file)
         found.setdefault(key, []).append(occurrence)
         if occurrence.kernel.kernel_type == "basic":
             operators.append(key)
+            in_first.append(occurrence.call is found[key][0].call)
     numbers = {key: number for number, key in enumerate(found, 1)}
-    first: dict[Key, set[int]] = {}
+    first: dict[Key, set[int]] = {key: set() for key in found}
     again: dict[Key, set[int]] = {key: set() for key in found}
     carried: dict[Key, set[int]] = {key: set() for key in found}
-    for key, operator in zip(operators, graph.operators, strict=True):
+    for key, now, operator in zip(operators, in_first, graph.operators, strict=True):
         read = {numbers[operators[other - 1]] for other in operator.depends_on} - {numbers[key]}
-        again[key] |= read - first.setdefault(key, read)
+        (first if now else again)[key] |= read
         carried[key] |= {numbers[operators[other - 1]] for other in operator.carried_from}
     return [
         Task(
-            number, tuple(found[key]), tuple(sorted(first.get(key, ()))), tuple(sorted(again[key])), tuple(sorted(carried[key]))
+            number, tuple(found[key]), tuple(sorted(first[key])), tuple(sorted(again[key] - first[key])), tuple(sorted(carried[key]))
         )
         for key, number in numbers.items()
     ]  # fmt: skip
