@@ -103,7 +103,9 @@ def test_the_cache_is_of_heads_of_keys_where_all_heads_have_keys_of_their_own(
     given = {"target": target, "phase": "decode", "values": {"batch_size": 1, "seq_len": 1, "cache_len": CACHE}}
     cache = trace_dataflow(DataflowArguments.model_validate(given), context).document.cache
     assert cache is not None
-    assert cache.after == "2 * {num_layers} * {num_kv_heads} * {head_dim} * ({cache_len} + 1) * {kv_bytes}"
+    assert (
+        cache.after == "2 * {num_layers} * {batch_size} * {num_kv_heads} * {head_dim} * ({cache_len} + 1) * {kv_bytes}"
+    )
 
 
 SSM = {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 99, "state_size": 4}

@@ -39,6 +39,8 @@ from opscope_tools.trace.variables import RUN_HINTS, is_depth
 
 T = TypeVar("T")
 _KEPT = 32
+#: the size of which decode steps are served in any number
+_BATCH = "batch_size"
 #: seconds between two looks at whether a caller that waits has given up
 _POLL_SECONDS = 0.05
 #: what the worker says of a configuration: its whole numbers by name
@@ -244,7 +246,8 @@ class TraceEngine:
             ):
                 return Found(tree, call, values)
             why = f"The general formulas need {broken}" if broken else "The stack of layers differs"
-            return Found(ones, own_call, values, (f"{why}: {OWN_TRACE}",))
+            found = Found(ones, own_call, values, (f"{why}: {OWN_TRACE}",))
+            return self._of_any_batch(request, class_name, instance, tree, found, running)
         if not special:
             raise TraceError(
                 f"No trace for more than these values holds at them: it would need {broken or fitted or deeper}."
@@ -308,6 +311,26 @@ class TraceEngine:
         except TraceError:
             return None
         return None if any(_apart(found, values)) else found
+
+    def _of_any_batch(
+        self, request: TraceRequest, class_name: str, instance: str, tree: CallTree, alone: Found, running: Running
+    ) -> Found:
+        """In place of `alone`, a trace of one sequence, the same of several where that says no other figures of one: a decode step is of
+        one token for every batch. `tree` is the general trace that holds for neither."""
+        values, several = dict(alone.values or {}), tree.trace.point.get(_BATCH, 1)
+        elsewhere = {**values, _BATCH: several}
+        broken = documents.broken_guard(tree.trace, elsewhere)
+        if values.get(_BATCH) != 1 or several == 1 or not broken:
+            return alone
+        more = self._beside(request, tree, elsewhere, running)
+        if more is None or not _called_alike(more, alone.tree, values):
+            return alone
+        call = documents.find_instance(more, class_name, instance)
+        figures = _figures(more, call, values)
+        same = figures is not None and figures == _figures(alone.tree, alone.call, values)
+        if same and _kept_alike((more, call), (alone.tree, alone.call), values):
+            return Found(more, call, values, (f"The general formulas need {broken}: {OWN_TRACE}",))
+        return alone
 
     def _configured(
         self, request: TraceRequest, tree: CallTree, given: Mapping[str, Rational], running: Running
