@@ -459,16 +459,21 @@ def communication_rows(split: Split) -> list[tuple[str, str, str, str]]:
 
 
 def _modelled(split: Split) -> Iterator[tuple[str, str, str, str]]:
-    """What ranks exchange where section 7.1 models them, of the most of them, and how long that takes."""
-    for ranks in split.modelled:
-        most = max(ranks, default=1)
-        spread = ranks[most].parallel if ranks else None
-        sent = spread.communication if spread is not None else ()
-        if sent:
-            when = f"in a pass of {ranks[most].phase}, as section 7.1 models it"
-            kinds = ", ".join(dict.fromkeys(one.kind for one in sent))
-            sizes = "; ".join(f"{one.count} {one.kind} of {plain_bytes(one.bytes)}{_taking(one)}" for one in sent)
-            yield f"the split over {most} ranks", kinds, when, sizes
+    """What ranks exchange where section 7.1 models them, of the most of them, and how long that takes: a row for each number of ranks."""
+    rows: dict[int, dict[str, tuple[Exchange, ...]]] = {}
+    for passes in split.modelled:
+        most = max(passes, default=1)
+        spread = passes[most].parallel if passes else None
+        if spread is not None and spread.communication:
+            rows.setdefault(most, {})[passes[most].phase] = spread.communication
+    for most, told in rows.items():
+        when = f"in a pass of {' and one of '.join(told)}, as section 7.1 models it"
+        kinds = ", ".join(dict.fromkeys(one.kind for sent in told.values() for one in sent))
+        sizes = [
+            f"{f'{phase}: ' * (len(told) > 1)}{'; '.join(f'{one.count} {one.kind} of {plain_bytes(one.bytes)}{_taking(one)}' for one in sent)}"
+            for phase, sent in told.items()
+        ]
+        yield f"the split over {most} ranks", kinds, when, "; ".join(sizes)
 
 
 def _taking(sent: Exchange) -> str:
