@@ -36,12 +36,14 @@ def _compare(session: SessionOptions, targets: tuple[str, ...], as_json: bool, w
     if any(sides):
         arguments["sides"] = sides
     if given["config"]:
-        arguments["config"] = parse_object("config", given["config"])
+        arguments["config"] = parse_object("config", given["config"], path=True)
     if values:
         arguments["values"] = values
     if given["by"]:
         arguments["by"] = given["by"]
-    named = session.naming(*targets, *(side.get(n) for side in sides for n in ("target", "config")))
+    named = session.naming(
+        *targets, arguments.get("config"), *(side.get(n) for side in sides for n in ("target", "config"))
+    )
     result = commands.run(tool_named("compare"), arguments, named.workspace())
     commands.show(result, as_json=as_json, whole=whole)
 
@@ -74,7 +76,7 @@ def compare_command() -> SessionCommand:
             click.Option(["--weights"], multiple=True, metavar="PRECISION", help="bf16, fp8, int4, ...; one, or one for each side."),
             click.Option(["--hardware"], multiple=True, metavar="DEVICE", help="Times on h100_sxm, ...; one, or one for each side."),
             click.Option(["--by"], type=click.Choice(["flops", "bytes", "seconds"]), help="What rows are of; default: seconds, or what differs most."),
-            click.Option(["--config"], multiple=True, metavar="KEY=VALUE|JSON", help="Overrides for all sides. Repeatable."),
+            click.Option(["--config"], multiple=True, metavar="PATH|KEY=VALUE|JSON", help="Config file, or overrides, for all sides."),
             click.Option(["--values"], multiple=True, metavar="KEY=VALUE|JSON", help="Sizes for all sides. Repeatable."),
             click.Option(["--side"], multiple=True, metavar="KEY=VALUE,...|JSON",
                          help="What one side has of its own: phase=decode,values.cache_len=4096,repo=NAME. Once for each side."),

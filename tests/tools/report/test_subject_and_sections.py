@@ -142,6 +142,13 @@ def test_what_one_call_issues_twice_on_a_line_reads_all_of_it_in_one_run(facts: 
     found = tasks(document, linked.model_copy(update={"operators": (*linked.operators[:-1], last)}))[-1]
     assert len(found.occurrences) == 2
     assert (found.after, found.again) == ((1, found.number - 1), ())
+    # and the first of two may be read on the way to the second: as sines and cosines are multiplied on one line
+    between = toy.basic("aten.neg.default", "torch.rsqrt", "0", "0", "0")
+    held = head.model_copy(update={"kernels": (*(head.kernels or ()), cast, between, cast.model_copy())})
+    document = facts.main.model_copy(update={"kernels": (*facts.main.kernels[:-1], held)})
+    *_, found, after_it = tasks(document, toy.graph(document))
+    assert (found.after, found.again) == ((found.number - 1,), (after_it.number,))
+    assert after_it.after == (found.number,)
 
 
 def test_a_task_that_follows_itself_does_not_depend_on_itself(facts: ImplementationFacts) -> None:

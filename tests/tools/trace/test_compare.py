@@ -95,6 +95,20 @@ def test_totals_are_those_of_the_single_tools(context: ToolContext) -> None:
     adds_up(found)
 
 
+def test_a_config_of_all_sides_may_be_a_file(context: ToolContext, tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({"model_type": "llama", **SMALL}))
+    session = replace(context, workspace=replace(context.workspace, config_places=(tmp_path,)))
+    sides = [{"phase": "prefill"}, {"phase": "decode"}]
+    given = {"sides": sides, "values": AT, "by": "flops"}
+    by_file = compared(session, "llama", config=str(file), **given)
+    assert by_file.totals == compared(context, "llama", config=SMALL, **given).totals
+    for own in ({"num_hidden_layers": 1}, str(file)):
+        shared = str(file) if isinstance(own, dict) else SMALL
+        with pytest.raises(InputError, match="as overrides alone"):
+            compared(session, "llama", sides=[{}, {"config": own}], config=shared)
+
+
 def test_what_engines_fuse_is_the_saving_of_each_rule(context: ToolContext) -> None:
     found = compared(context, "llama", sides=[{"view": "eager"}, {"view": "serving"}], values=AT, config=SMALL)
     served = count_flops(

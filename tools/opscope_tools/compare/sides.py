@@ -17,6 +17,7 @@ from pydantic import Field
 from opscope_tools.costing.arguments import CostArguments
 from opscope_tools.count_flops import count_flops
 from opscope_tools.estimate_roofline.tool import Precision, stored_as
+from opscope_tools.running.config_files import Config
 from opscope_tools.running.engines import close_engines
 from opscope_tools.running.runner import validate
 from opscope_tools.running.tool import Tool, ToolContext
@@ -35,7 +36,7 @@ class CompareArguments(ToolArguments):
         description="[{'phase': 'prefill'}, {'phase': 'decode'}]; attention, view, weights, repo",
     )  # fmt: skip
     phase: Literal["prefill", "decode", "encode", "train"] = Field(default="prefill", description="Pass.")
-    config: dict[str, Any] | None = Field(default=None, description="Overrides.")
+    config: Config = Field(default=None, description="Overrides, or a file.")
     values: dict[str, Any] | None = Field(default=None, description="Sizes.")
     hardware: str = Field(default="", max_length=200, description="Device.")
     by: Literal["flops", "bytes", "seconds"] | None = Field(default=None, description="Order.")
@@ -91,8 +92,14 @@ def _of_phase(shared: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any
 def _side(target: str, shared: Mapping[str, Any], given: Mapping[str, Any]) -> SideArguments:
     merged = {"target": target, **shared, **given}
     for name in ("config", "values"):
-        if isinstance(shared[name], Mapping) and isinstance(given.get(name), Mapping):
-            merged[name] = {**shared[name], **given[name]}
+        general, own = shared[name], given.get(name)
+        if isinstance(general, Mapping) and isinstance(own, Mapping):
+            merged[name] = {**general, **own}
+        elif name == "config" and general and own:  # one of them is a file: of the other nothing would be left
+            raise ConfigError(
+                "A config for all sides and one of a side's own go together as overrides alone.",
+                next_step="Give each side its own config: a file, or overrides.",
+            )
     side = validate(_SIDE, merged)
     if not side.hardware and side.parallel:
         raise ConfigError("parallel is of devices.", next_step="Give hardware, or leave parallel out.")

@@ -43,8 +43,8 @@ class Occurrence:
 class Task:
     """One row of the catalogue: its occurrences, and the tasks whose results they read.
 
-    `after`: those that its first run reads; `again`: others, read where it runs again, in a layer of another kind as behind the first
-    use of a module; `carried`: read from the repetition before, such as the layer before.
+    `after`: earlier ones that the first call which runs it reads; `again`: others, read where it runs again, in that call, in a layer of
+    another kind, or where a module is used again; `carried`: read from the repetition before, such as the layer before.
     """
 
     number: int
@@ -95,7 +95,8 @@ def tasks(document: Analysis, graph: Dataflow) -> list[Task]:
         carried[key] |= {numbers[operators[other - 1]] for other in operator.carried_from}
     return [
         Task(
-            number, tuple(found[key]), tuple(sorted(first[key])), tuple(sorted(again[key] - first[key])), tuple(sorted(carried[key]))
+            number, tuple(found[key]), tuple(sorted(n for n in first[key] if n < number)),
+            tuple(sorted(n for n in first[key] | again[key] if n > number or n not in first[key])), tuple(sorted(carried[key]))
         )
         for key, number in numbers.items()
     ]  # fmt: skip
