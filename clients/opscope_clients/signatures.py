@@ -176,7 +176,7 @@ class CompareOptions(TypedDict, total=False):
 
     sides: Sequence[Mapping[str, Any]] | None
     phase: Literal["prefill", "decode", "encode", "train"]
-    config: Mapping[str, Any] | None
+    config: str | Mapping[str, Any] | None
     values: Mapping[str, Any] | None
     hardware: str
     by: Literal["flops", "bytes", "seconds"] | None
