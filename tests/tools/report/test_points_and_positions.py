@@ -67,14 +67,19 @@ def test_every_number_that_a_point_marks_stands_in_what_it_says(
     assert [mark for mark in marked if mark not in said] == []
 
 
-def test_positions_are_a_tables_only_where_one_is_looked_up(facts: ImplementationFacts) -> None:
+@pytest.mark.parametrize(
+    "operator", ["aten.embedding.default", "aten.index.Tensor"]
+)  # a layer's, or `weight[positions]`
+def test_positions_are_a_tables_only_where_one_is_looked_up(facts: ImplementationFacts, operator: str) -> None:
     """A number of the configuration bounds nothing by itself; a table does, by the rows that the conditions leave."""
     computed = toy.unmarked(toy.rendered_with(facts, {}).text)
     assert "takes any seq_len;" in computed
     assert "`ToyConfig` states 128 positions, and no table holds them." in computed
     (gather,) = facts.main.kernels[0].kernels or ()
     table = TensorInfo(name="", shape=("{max_position_embeddings}", "{hidden_size}"), dtype="bfloat16")
-    looked = facts.main.kernels[0].model_copy(update={"kernels": (gather.model_copy(update={"inputs": (table,)}),)})
+    looked = facts.main.kernels[0].model_copy(
+        update={"kernels": (gather.model_copy(update={"inputs": (table,), "operator": operator}),)}
+    )
     size = Variable(name="max_position_embeddings", meaning="", config_key="max_position_embeddings", default=128)
     main = facts.main.model_copy(
         update={

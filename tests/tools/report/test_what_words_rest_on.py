@@ -18,7 +18,7 @@ from opscope_schemas.extracted_config import Check, Configuration, ExtractConfig
 from opscope_schemas.formula import evaluate
 from opscope_tools.report import components, purposes
 from opscope_tools.report.attributes import attributes_of
-from opscope_tools.report.components import _elsewhere, _interface, _pseudocode
+from opscope_tools.report.components import _elsewhere, _interface, _known, _pseudocode
 from opscope_tools.report.configuration import configuration_rows, constraint_lines
 from opscope_tools.report.facts import Figures, ImplementationFacts, is_leaf, leaves, limited, walk
 from opscope_tools.report.findings import findings
@@ -444,6 +444,37 @@ def test_a_branch_whose_operators_did_not_run_was_not_taken(inside: str, between
     assert (inside in drawn.replace('"', "'")) is bool(left)
     assert ("return joined if" in drawn) is (left is not False)
     assert pseudocode(function, "f", ["note"], Call(given=["x"], ran=lambda *_: True)).count(inside) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "at_times", "shown"),
+    [
+        (["x", "other"], [], "read = other"), (["x"], [], "read = x"),
+        (["x"], ["other"], "read = other if other is not None else x"),  # as attention of a decoder, within it and to what was read
+    ],
+)  # fmt: skip
+def test_a_choice_by_what_some_calls_alone_are_given_is_told_whole(
+    given: list[str], at_times: list[str], shown: str
+) -> None:
+    text = "def forward(self, x: Tensor, other: Tensor | None = None):\n    read = other if other is not None else x\n    return read\n"
+    function = ast.parse(text).body[0]
+    assert isinstance(function, ast.FunctionDef)
+    drawn = pseudocode(function, "f", ["note"], Call(given=given, at_times=at_times))
+    assert f"{shown}  #" in drawn
+    assert ("None here: other" in drawn) is (shown == "read = x")
+
+
+def test_the_listing_of_a_class_is_of_all_its_calls(facts: ImplementationFacts) -> None:
+    """A parameter that one of them leaves out is not told as nothing."""
+    norm = next(kernel for kernel in facts.main.kernels if kernel.class_name.endswith("Norm"))
+    more = TensorInfo(name="residual", shape=("{hidden_size}",), dtype="bfloat16")
+    other = norm.model_copy(update={"inputs": (*norm.inputs, more)})
+    main = facts.main.model_copy(update={"kernels": (*facts.main.kernels, other)})
+    changed = dataclasses.replace(facts, documents=(main, *facts.documents[1:]))
+    module = next(m for m in changed.modules if m.class_name == norm.class_name)
+    known = _known(changed, module, module.file, (module.class_name,))
+    assert set(known.at_times) == {"residual"}
+    assert set(known.given) == {each.name for each in norm.inputs}
 
 
 def test_pictures_that_an_example_loads_are_no_references(facts: ImplementationFacts, tmp_path: Path) -> None:

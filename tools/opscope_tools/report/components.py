@@ -260,10 +260,20 @@ def _known(facts: ImplementationFacts, module: ModuleAnalysis, path: str, within
     def held(first: int, last: int) -> list[Kernel]:
         return [k for (file, line), ks in lines.items() if file == path and first <= line <= last for k in ks]
 
-    call, settings = facts.calls.get(module.class_name), settled(facts)
-    given = {each.name.partition("[")[0] for each in (call.inputs if call else facts.main.model_inputs)}
+    settings = settled(facts)
+    calls = [
+        one
+        for document in facts.documents
+        for one, _ in facts.calls_in(document)
+        if one.class_name == module.class_name
+    ]
+    each = [{i.name.partition("[")[0] for i in one.inputs} for one in calls] or [
+        {i.name.partition("[")[0] for i in facts.main.model_inputs}
+    ]
+    always, ever = set.intersection(*each), set.union(*each)
     return Call(
-        given=_as_shown(facts, module, given),
+        given=_as_shown(facts, module, always),
+        at_times=_as_shown(facts, module, ever) - _as_shown(facts, module, always),
         said=lambda first, last: _line_cost(facts, held(first, last), values),
         ran=lambda first, last: bool(held(first, last)),
         elsewhere=lambda first, last: _elsewhere(facts, module, path, range(first, last + 1)),

@@ -582,7 +582,9 @@ class ImplementationFacts:
         named, found = self.position_names, []
         for document in self.documents:
             tables = [
-                k.inputs[0].shape for _, k in leaves(document) if k.operator.startswith("aten.embedding") and k.inputs
+                k.inputs[0].shape
+                for _, k in leaves(document)
+                if k.operator.startswith(("aten.embedding", "aten.index.", "aten.index_select")) and k.inputs
             ]
             rows = [shape[0] for shape in tables if shape and variables(shape[0]) and variables(shape[0]) <= named]
             values = {**self.point(document), "seq_len": 0, "encoder_seq_len": 0, "cache_len": 0}

@@ -38,7 +38,7 @@ _NOTHING = re.compile(r"^\s*(\w+) = None(  #.*)?$")
 class Call:
     """What is known of the call that the listing shows.
 
-    `given`: parameters that held a tensor; `said`: the comment on lines first to last; `ran`: whether an operator ran there;
+    `given`: parameters that held a tensor; `at_times`: those that held one in some calls of the class alone; `said`: the comment on lines first to last; `ran`: whether an operator ran there;
     `elsewhere`: other calls of the class, in which none did, or in which one did where none did here; `settings`: what the
     configuration holds, and what attributes of the object do, under `self.NAME`; `whole`: no other listing calls it; `needed`: the parameters without which nothing that is
     called on lines first to last can be; `read`: those that the listings of the modules called there
@@ -46,6 +46,7 @@ class Call:
     """
 
     given: Collection[str] = ()
+    at_times: Collection[str] = ()
     said: Callable[[int, int], str] = lambda _first, _last: ""
     ran: Callable[[int, int], bool] = lambda _first, _last: False
     elsewhere: Callable[[int, int], str] = lambda _first, _last: ""
@@ -58,7 +59,7 @@ class Call:
 def pseudocode(function: Function, name: str, notes: Sequence[str], call: Call) -> str:
     """`function` as a listing called `name`, as `call` ran it; `notes` become its docstring."""
     arguments = (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
-    empty = absent(function, call.given)
+    empty = absent(function, {*call.given, *call.at_times})
     body = _body(function, call)
     read = _read_first(body)
     taken = [a.arg for a in arguments if a.arg != "self" and (not call.whole or a.arg not in empty or a.arg in read)]
@@ -76,7 +77,7 @@ def pseudocode(function: Function, name: str, notes: Sequence[str], call: Call) 
 
 def _body(function: Function, call: Call) -> list[str]:
     keywords = function.args.kwarg.arg if function.args.kwarg else ""
-    listing = _Listing(call, set(call.given), set(absent(function, call.given)), keywords)
+    listing = _Listing(call, set(call.given), set(absent(function, {*call.given, *call.at_times})), keywords)
     return list(_without_unread(listing.block(function.body))) or [f"pass{listing.mark(function)}"]
 
 

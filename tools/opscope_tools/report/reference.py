@@ -149,6 +149,11 @@ def _turned(facts: ImplementationFacts, quotes: Quotes) -> str:
     return f" of {quotes('positions.turned_layers', turned)} of {quotes('positions.all_layers', whole)} layers"
 
 
+def _where(facts: ImplementationFacts) -> str:
+    """What positions enter: a model that looks them up in a table adds them to what it reads, before its layers."""
+    return "model" if facts.table_rows is not None and not layers_turned(facts)[0] else "attention"
+
+
 def _longest(facts: ImplementationFacts, quotes: Quotes) -> str:
     said = []
     for path, value in facts.positions.items():
@@ -158,7 +163,7 @@ def _longest(facts: ImplementationFacts, quotes: Quotes) -> str:
     if said:
         rotary = facts.classes_of("position embedding")
         computed = (
-            f" Positions enter the attention{_turned(facts, quotes)} through `{short(rotary[0])}` ({facts.pointer(rotary[0])})."
+            f" Positions enter the {_where(facts)}{_turned(facts, quotes)} through `{short(rotary[0])}` ({facts.pointer(rotary[0])})."
             if rotary
             else ""
         )
