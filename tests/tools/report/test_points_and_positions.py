@@ -68,7 +68,7 @@ def test_every_number_that_a_point_marks_stands_in_what_it_says(
 
 
 @pytest.mark.parametrize(
-    "operator", ["aten.embedding.default", "aten.index.Tensor"]
+    "operator", ["aten.embedding", "aten.embedding.default", "aten.index"]
 )  # a layer's, or `weight[positions]`
 def test_positions_are_a_tables_only_where_one_is_looked_up(facts: ImplementationFacts, operator: str) -> None:
     """A number of the configuration bounds nothing by itself; a table does, by the rows that the conditions leave."""

@@ -64,6 +64,8 @@ DEFAULT_CONTEXT = 1024
 _POSITIONS = ("max_position_embeddings", "n_positions", "max_target_positions", "max_sequence_length", "n_ctx")
 #: bytes of a bf16 element, the dtype that models are traced in
 _BF16_BYTES = 2
+#: operators that read rows of a table by their numbers
+_LOOKS_UP = re.compile(r"aten\.(embedding|index|index_select)(\.|$)")
 _RUNTIME = ("batch_size", "encoder_seq_len", "seq_len", "cache_len", "w_bytes", "a_bytes")
 
 
@@ -581,11 +583,7 @@ class ImplementationFacts:
         """The tokens of the longest sequence for which a table that is looked up has positions; None where positions are computed."""
         named, found = self.position_names, []
         for document in self.documents:
-            tables = [
-                k.inputs[0].shape
-                for _, k in leaves(document)
-                if k.operator.startswith(("aten.embedding", "aten.index.", "aten.index_select")) and k.inputs
-            ]
+            tables = [k.inputs[0].shape for _, k in leaves(document) if k.inputs and _LOOKS_UP.match(k.operator)]
             rows = [shape[0] for shape in tables if shape and variables(shape[0]) and variables(shape[0]) <= named]
             values = {**self.point(document), "seq_len": 0, "encoder_seq_len": 0, "cache_len": 0}
             found += [int(evaluate(each, values)) for each in rows]
