@@ -89,7 +89,7 @@ def test_leads_claim_no_more_than_was_compared(facts: ImplementationFacts) -> No
         for phase, found in facts.estimates.items()
     }
     said = findings(replace(facts, estimates=inside), [], Quotes())
-    assert said["4"].startswith("Among the model's own classes that hold no other of them, the largest part")
+    assert said["4"].startswith("Among the model's own classes that hold no other of them, ")
 
 
 def test_settings_that_tell_layers_apart_are_named_as_such(periodic: ImplementationFacts) -> None:

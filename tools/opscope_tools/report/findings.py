@@ -128,7 +128,7 @@ def _dearest(facts: ImplementationFacts, quotes: Quotes) -> str:
             key = f"module.{name}.{document.phase}.share_of_time"
             said.append(f"`{short(name)}` {quotes.decimal(key, 100 * shares[name], 1)} % of {document.phase}")
     return (
-        f"Among the model's own classes that hold no other of them, the largest part of the time goes to {', '.join(said)}."
+        f"Among the model's own classes that hold no other of them, the libraries' modules inside each counted to it, the largest part of the time goes to {', '.join(said)}."
         if said
         else "What each class computes and moves, from its own operators."
     )

@@ -346,7 +346,8 @@ def _timed_as(facts: ImplementationFacts) -> str:
         sizes = joined(dict.fromkeys(name for row in beyond for name in row.outside))  # no names of source: not in code
         parts.append(f"some {kinds} are larger or smaller (in {sizes}) than any that was measured, and less certain")
     text = "; ".join(parts)
-    spread = f"{_added(facts, alike)} Ranges: from where every kernel is as fast as the fastest tenth of measured ones to where each is as slow as the slowest tenth."
+    chosen = "; of what was not measured they are chosen" * bool(unlike)
+    spread = f"{_added(facts, alike)} Ranges: from where every kernel is as fast as the fastest tenth of measured ones to where each is as slow as the slowest tenth{chosen}."
     return f"{text[0].upper()}{text[1:]}.{spread}" if text else ""
 
 
