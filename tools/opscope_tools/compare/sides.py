@@ -33,10 +33,10 @@ class CompareArguments(ToolArguments):
     targets: list[str] = Field(min_length=1, max_length=_MOST, description="Models.")
     sides: list[dict[str, Any]] | None = Field(
         default=None, max_length=_MOST,
-        description="[{'phase': 'prefill'}, {'phase': 'decode'}]; attention, view, weights, repo",
+        description="[{}, {'phase': 'decode'}]; attention, view, weights, repo",
     )  # fmt: skip
     phase: Literal["prefill", "decode", "encode", "train"] = Field(default="prefill", description="Pass.")
-    config: Config = Field(default=None, description="Overrides, or a file.")
+    config: Config = Field(default=None, description="Path or overrides.")
     values: dict[str, Any] | None = Field(default=None, description="Sizes.")
     hardware: str = Field(default="", max_length=200, description="Device.")
     by: Literal["flops", "bytes", "seconds"] | None = Field(default=None, description="Order.")
