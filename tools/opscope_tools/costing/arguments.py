@@ -133,9 +133,12 @@ def running(context: ToolContext) -> Running:
     return Running(context.cancelled, lambda text: context.progress(0, None, text))
 
 
-def find(arguments: TraceArguments, context: ToolContext, *, fused: bool = False, special: bool = True) -> Found:
+def find(
+    arguments: TraceArguments, context: ToolContext, *, fused: bool = False, special: bool = True, several: bool = True
+) -> Found:
     """The trace to read and the call in it that the arguments ask about; `fused`: with the kernels that engines have for
-    loops; without `special`, none that holds at these values alone is made."""
+    loops; without `special`, none that holds at these values alone is made; without `several`, one sequence is told by a trace of one,
+    which holds at other lengths too."""
     workspace = context.workspace
     if arguments.phase == "train" and (arguments.logits, arguments.view) != ("all", "eager"):
         raise ConfigError(
@@ -154,7 +157,7 @@ def find(arguments: TraceArguments, context: ToolContext, *, fused: bool = False
     if values and arguments.phase == "decode":
         values = {"seq_len": 1, **values}  # decoding is one token at a time unless said otherwise
     tracer, run = tracer_of(workspace), running(context)
-    return tracer.find(request, spec.class_name, arguments.instance, values, run, special=special)
+    return tracer.find(request, spec.class_name, arguments.instance, values, run, special=special, several=several)
 
 
 def sources(workspace: Workspace) -> tuple[Source, ...]:

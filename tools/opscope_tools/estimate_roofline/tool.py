@@ -238,7 +238,7 @@ def timing_of(
     cost, _ = _asked(arguments.model_copy(update={"values": values}), context.workspace)
     context.checkpoint()
     quantised, _ = _quantised(cost, arguments, context)
-    found = find(cost, context, fused=fused, special=special)
+    found = find(cost, context, fused=fused, special=special, several=False)
     activations = (arguments.precision or {}).get("activations", "")
     return Timing(found, quantised, activations=activations, whole=_whole_pass(found, cost, context))
 
@@ -270,7 +270,7 @@ def _estimated(
         cost = cost.model_copy(update={"values": {**(cost.values or {}), **each}})
     quantised, precision = _quantised(cost, arguments, context)
     serving = arguments.view == "serving" and not training
-    found = find(cost, context, fused=serving)
+    found = find(cost, context, fused=serving, several=False)
     values = found.values
     if values is None:
         raise ValuesError("No point to estimate at.", next_step="Give values: {'batch_size': 1, 'cache_len': 1024}.")

@@ -202,9 +202,11 @@ class TraceEngine:
         running: Running,
         *,
         special: bool = True,
+        several: bool = True,
     ) -> Found:
         """The trace that holds at `given` (or the general one), and the analysed call in it. Without `special` no trace is
-        made that holds at `given` alone, which a loop over the tokens makes long: raises `TraceError` where it would be."""
+        made that holds at `given` alone, which a loop over the tokens makes long: raises `TraceError` where it would be.
+        With `several` one of several sequences stands for that of one where both say the same at `given`, and need not elsewhere."""
         tree = self.trace(request, running)
         call = documents.find_instance(tree, class_name, instance)
         if given is None:
@@ -215,7 +217,7 @@ class TraceEngine:
         _refuse_beyond_rows(tree, call, values)
         beyond = _beyond_positions(values)
         try:
-            found = self._at(request, class_name, instance, given, running, tree, call, values, special)
+            found = self._at(request, class_name, instance, given, running, tree, call, values, special, several)
         except TraceError as error:
             if not beyond:
                 raise
@@ -226,14 +228,14 @@ class TraceEngine:
 
     def _at(
         self, request: TraceRequest, class_name: str, instance: str, given: Mapping[str, Rational], running: Running,
-        tree: CallTree, call: CallRecord, values: dict[str, Rational], special: bool,
+        tree: CallTree, call: CallRecord, values: dict[str, Rational], special: bool, several: bool,
     ) -> Found:  # fmt: skip
         """The trace that holds at `values`: the general one, or one made anew."""
         own = documents.independent(tree.trace.variables, values)
         if own:  # a size that this config derives was set apart from what it follows: that is another configuration
             model = request.model.model_copy(update={"overrides": {**request.model.overrides, **own}})
             there = request.model_copy(update={"model": model})
-            return self.find(there, class_name, instance, given, running, special=special)
+            return self.find(there, class_name, instance, given, running, special=special, several=several)
         broken, fitted, deeper = _apart(tree, values)
         if not (broken or fitted or deeper):
             return Found(tree, call, values)
@@ -247,7 +249,7 @@ class TraceEngine:
                 return Found(tree, call, values)
             why = f"The general formulas need {broken}" if broken else "The stack of layers differs"
             found = Found(ones, own_call, values, (f"{why}: {OWN_TRACE}",))
-            return self._of_any_batch(request, class_name, instance, tree, found, running)
+            return self._of_any_batch(request, class_name, instance, tree, found, running) if several else found
         if not special:
             raise TraceError(
                 f"No trace for more than these values holds at them: it would need {broken or fitted or deeper}."
