@@ -118,6 +118,7 @@ def test_what_is_added_to_a_plan_has_its_own_line(facts: ImplementationFacts, tm
         ("{num_heads} * {num_kv_heads}", (6, 4),
          "`{num_heads}`, 6 in `layers.*.attention.qkv_proj` and `{num_kv_heads}`, 4 in `layers.*.attention.qkv_proj`"),
         ("{hidden_size} * 3", (4, 4), ""),  # it names no heads
+        ("?", (4, 4), ""),  # data decides
         ("{num_heads} + {num_kv_heads}", (4, 4), ""),  # several side by side: how they are cut, the code decides
     ],
 )  # fmt: skip

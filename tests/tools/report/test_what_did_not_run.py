@@ -77,24 +77,31 @@ def test_kernels_from_elsewhere_are_sought_in_the_files_of_all_that_ran(
     assert "`Linear`" in {row[0] for row in kernel_rows(anew)}
 
 
+HELPER = "toyland/integrations/grouped.py"
+
+
+def with_helper(facts: ImplementationFacts, folder: Path, text: str, line: int) -> ImplementationFacts:
+    """The toy, whose first module issues its operators through `grouped` of a file beside its modules; 0: it does not."""
+    anew = read(facts, folder, toy.MODELING)
+    (folder / HELPER).parent.mkdir()
+    (folder / HELPER).write_text(text)
+    first, *rest = facts.main.kernels
+    via = (CallSite(function="grouped", file=HELPER, line=line),) if line else ()
+    inner = tuple(each.model_copy(update={"via": via}) for each in first.kernels or ())
+    main = facts.main.model_copy(update={"kernels": (first.model_copy(update={"kernels": inner}), *rest)})
+    return replace(anew, documents=(main, *facts.documents[1:]))
+
+
 @pytest.mark.parametrize("ran", [True, False])
 def test_what_waits_or_brings_kernels_is_sought_in_functions_of_the_package_that_ran(
     facts: ImplementationFacts, tmp_path: Path, ran: bool
 ) -> None:
     """As those of an integration, which no module stands beside."""
-    anew = read(facts, tmp_path / "src", toy.MODELING)
-    helper = "toyland/integrations/grouped.py"
-    (tmp_path / "src" / helper).parent.mkdir()
     text = "def grouped(x, offsets):\n    sizes = offsets.tolist()\n    return load_inline(x, sizes)\n\n\ndef other(x):\n    return x.cpu()\n"
-    (tmp_path / "src" / helper).write_text(text)
-    first, *rest = facts.main.kernels
-    site = CallSite(function="grouped", file=helper, line=3)
-    inner = tuple(each.model_copy(update={"via": (site,) * ran}) for each in first.kernels or ())
-    main = facts.main.model_copy(update={"kernels": (first.model_copy(update={"kernels": inner}), *rest)})
-    changed = replace(anew, documents=(main, *facts.documents[1:]))
+    changed = with_helper(facts, tmp_path / "src", text, 3 * ran)
     waits, brings = bottlenecks(changed, Quotes())[-1], " ".join(execution_lines(changed))
-    assert (f"`sizes = offsets.tolist()` (`{helper}:2`)" in waits) is ran
-    assert (f"`load_inline` is used (`{helper}:3`)." in brings) is ran
+    assert (f"`sizes = offsets.tolist()` (`{HELPER}:2`)" in waits) is ran
+    assert (f"`load_inline` is used (`{HELPER}:3`)." in brings) is ran
     assert ".cpu()" not in waits
 
 
@@ -102,23 +109,10 @@ def test_what_waits_or_brings_kernels_is_sought_in_functions_of_the_package_that
 def test_what_waits_in_a_branch_in_which_nothing_ran_is_said_to_stand_behind_a_condition(
     facts: ImplementationFacts, tmp_path: Path, line: int, sure: bool
 ) -> None:
-    anew = read(facts, tmp_path / "src", toy.MODELING)
-    helper = "toyland/integrations/grouped.py"
-    (tmp_path / "src" / helper).parent.mkdir()
     text = "def grouped(x):\n    if tracing():\n        x = x.item()\n        return x + 1\n    else:\n        return x + 2\n"
-    (tmp_path / "src" / helper).write_text(text)
-    first, *rest = facts.main.kernels
-    inner = tuple(
-        each.model_copy(update={"via": (CallSite(function="grouped", file=helper, line=line),)})
-        for each in first.kernels or ()
-    )
-    main = facts.main.model_copy(update={"kernels": (first.model_copy(update={"kernels": inner}), *rest)})
-    waits = bottlenecks(replace(anew, documents=(main, *facts.documents[1:])), Quotes())[-1]
-    said = f"`x = x.item()` (`{helper}:3`)"
-    assert (
-        waits.endswith(f"behind conditions, of which no operator tells whether these passes meet them: {said}")
-        is not sure
-    )
+    waits = bottlenecks(with_helper(facts, tmp_path / "src", text, line), Quotes())[-1]
+    said, behind = f"`x = x.item()` (`{HELPER}:3`)", "of which no operator tells whether these passes meet them: "
+    assert waits.endswith(f"{behind}{said}") is not sure
     assert waits.startswith(f"**Synchronization:** {said}") is sure
 
 

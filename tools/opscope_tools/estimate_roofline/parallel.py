@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from opscope_schemas.errors import ConfigError
 from opscope_schemas.estimates import Communication, Parallel, Spread
 from opscope_schemas.formula import approximated
+from opscope_schemas.units import things
 
 from opscope_tools.estimate_roofline.kernels import Numbers, Pass
 from opscope_tools.estimate_roofline.times import Estimate
@@ -18,7 +19,10 @@ _MOST = 1024
 
 def tp_degrees(of: Pass, values: Numbers) -> tuple[int, ...]:
     """Numbers of ranks that divide the query heads, and the heads of keys and values or are divided by them; () where there are no heads."""
-    found = _heads(of, values)
+    return _dividing(_heads(of, values))
+
+
+def _dividing(found: Sequence[tuple[int, int]]) -> tuple[int, ...]:
     fewest = min(heads for heads, _ in found)
     return tuple(t for t in _divisors(fewest) if all(_divides(t, *one) for one in found)) if fewest else ()
 
@@ -113,18 +117,19 @@ def spread(of: Pass, values: Numbers, parallel: Parallel, found: Sequence[Estima
             one.measured.seconds * one.kernel.count for kinds in told.values() for one in kinds if one.measured
         )
         hidden = max(exchanged, sum(one.measured.seconds * one.kernel.count for one in others if one.measured))
+    heads = _heads(of, values)
     return Spread(
         tp=parallel.tp, pp=parallel.pp, ep=parallel.ep, dp=parallel.dp, sp=parallel.sp, zero=parallel.zero, devices=parallel.devices,
         communication=tuple(_row(kind, size, ranks, kinds) for (kind, size, ranks), kinds in told.items()), hidden_seconds=hidden,
-        differs=tuple(_differs(of, values, parallel.tp)) if parallel.tp > 1 else (), tp_degrees=() if of.eager else tp_degrees(of, values), ep_degrees=() if of.eager else ep_degrees(of, values),
+        differs=tuple(_differs(of, heads, parallel.tp)) if parallel.tp > 1 else (), tp_degrees=() if of.eager else _dividing(heads), ep_degrees=() if of.eager else ep_degrees(of, values),
     )  # fmt: skip
 
 
-def _differs(of: Pass, values: Numbers, ranks: int) -> Iterator[str]:
+def _differs(of: Pass, heads: Sequence[tuple[int, int]], ranks: int) -> Iterator[str]:
     """Where engines are known to split otherwise than the data flow allows, and what several ranks hold alike."""
-    fewest = min(kv for _, kv in _heads(of, values))
+    fewest = min(kv for _, kv in heads)
     if 0 < fewest < ranks:
-        yield f"{ranks} ranks share {fewest} {'head' if fewest == 1 else 'heads'} of keys and values: {ranks // fewest} of them hold each{', with its cache' if of.shards.cache else ''}."
+        yield f"{ranks} ranks share {fewest} {things(fewest, 'head')} of keys and values: {ranks // fewest} of them hold each{', with its cache' if of.shards.cache else ''}."
     if of.shards.merged:
         yield "Partial results of products side by side are added up before they are exchanged, once; an engine that exchanges each does so more often."
     if of.shards.across_heads:

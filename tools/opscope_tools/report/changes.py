@@ -69,6 +69,7 @@ def _judged(found: RooflineResult) -> tuple[list[Alternative], list[Alternative]
 def _measured(what: str, key: str, found: RooflineResult, quotes: Quotes) -> str:
     """A sentence on what was measured alone; empty where nothing was."""
     shorter, alike, longer = _judged(found)
+    asked = _backend(found)
 
     def percent(one: Alternative, *, bound: bool) -> str:
         share = one.bound_share if bound else abs(one.share)
@@ -77,7 +78,7 @@ def _measured(what: str, key: str, found: RooflineResult, quotes: Quotes) -> str
 
     groups = [", ".join(f"{one.name} {percent(one, bound=False)} ({percent(one, bound=True)})" for one in shorter)]
     if longer:
-        told = [f"{one.name} ({percent(one, bound=False)}{_by(one, _backend(found))})" for one in longer]
+        told = [f"{one.name} ({percent(one, bound=False)}{_by(one, asked)})" for one in longer]
         groups.append(f"longer with {', '.join(told)}")
     if alike:
         groups.append(

@@ -257,7 +257,7 @@ def _modules_in(facts: ImplementationFacts) -> dict[str, set[str]]:
 def model_files(facts: ImplementationFacts) -> dict[str, set[str]]:
     """What ran of the files of the model's modules: their classes, and the helpers beside them."""
     modules = _modules_in(facts)
-    return {path: names for path, names in ran_in(facts).items() if path in modules and facts.of_models(path)}
+    return {path: names for path, names in package_files(facts).items() if path in modules}
 
 
 def package_files(facts: ImplementationFacts) -> dict[str, set[str]]:
@@ -399,12 +399,8 @@ def execution_lines(facts: ImplementationFacts) -> list[str]:
     files = model_files(facts)
     graph = r"(torch\.compile|CUDAGraph|triton\.jit|torch\.library|load_inline)"
     others = {path: names for path, names in package_files(facts).items() if path not in files}
-    graphs = [hit for file in files for hit in scan.matching_lines(facts.reader, file, graph)]
-    graphs += [
-        hit
-        for path, names in others.items()
-        for hit in scan.matching_lines(facts.reader, path, graph, names, every=True)
-    ]
+    searched = {**dict.fromkeys(files), **others}  # of the model's own files all, of the others what ran
+    graphs = [hit for file, names in searched.items() for hit in scan.matching_lines(facts.reader, file, graph, names)]
     lines += [f"`{hit.name}` is used ({hit.pointer})." for hit in graphs]
     if not graphs:
         beside = f", and what ran of {joined(f'`{path}`' for path in others)}," * bool(others)

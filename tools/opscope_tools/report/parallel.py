@@ -282,9 +282,9 @@ def _reach(split: Split) -> str:
     made: dict[str, list[str]] = {}
     for entry in (entry for plan in _plans(split) if plan.kind == "tp" for entry in plan.entries):
         for ran in _named(split, entry.name) if entry.text in _SPLIT else ():
-            width = Formula.parse(ran.outputs[0].shape[-1] if ran.outputs and ran.outputs[0].shape else "0")
-            for name in sorted(width.variables() & split.point.keys()):
-                if _HEADS.search(name) and width.substitute({name: 0}).constant() == 0:
+            width = ran.outputs[0].shape[-1] if ran.outputs and ran.outputs[0].shape else ""
+            for name in sorted(variables(width) & split.point.keys()):
+                if _HEADS.search(name) and Formula.parse(width).substitute({name: 0}).constant() == 0:
                     made.setdefault(name, []).append(f"`{entry.name}`")
     most = gcd(*(int(split.point[name]) for name in made))
     least = [name for name in made if split.point[name] == most][:1] or list(made)

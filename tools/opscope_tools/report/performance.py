@@ -15,7 +15,7 @@ from opscope_tools.report.facts import Figures, ImplementationFacts, is_leaf, le
 from opscope_tools.report.graph import Edge, Graph, Vertex
 from opscope_tools.report.kernels import in_code
 from opscope_tools.report.markdown import table
-from opscope_tools.report.overview import model_files, package_files
+from opscope_tools.report.overview import package_files
 from opscope_tools.report.point import point_said
 from opscope_tools.report.quotes import Quotes, joined
 
@@ -144,11 +144,10 @@ def bottlenecks(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
         lines.append(f"**{title}:** {'; '.join(said)}")
     waits, files = r"(\.item\(\)|synchronize\(|\.tolist\(\)|\.cpu\(\))", package_files(facts)
     found = [hit for path, names in files.items() for hit in scan.matching_lines(facts.reader, path, waits, names)]
-    hits = dict.fromkeys([*(hit for hit in found if _ran(facts, hit)), *_waited_for(facts)])
-    own = model_files(facts)
-    apart = [hit for hit in hits if hit.path not in own and _behind_a_condition(facts, hit)]
-    said = [f"`{hit.text.strip()}` ({hit.pointer})" for hit in hits if hit not in apart]
-    beside = [f"`{hit.text.strip()}` ({hit.pointer})" for hit in apart]
+    ran = [hit for hit in found if _ran(facts, hit)]
+    apart = [hit for hit in ran if _behind_a_condition(facts, hit)]
+    hits = dict.fromkeys([*(hit for hit in ran if hit not in apart), *_waited_for(facts)])
+    said, beside = ([f"`{hit.text.strip()}` ({hit.pointer})" for hit in each] for each in (hits, apart))
     unasked = (
         "; these passes were given no attention mask, and code that is given one may ask for its values"
         if any(UNPADDED in document.assumptions for document in facts.documents)
@@ -219,17 +218,17 @@ def _waited_for(facts: ImplementationFacts) -> Iterator[scan.Hit]:
 
 def _behind_a_condition(facts: ImplementationFacts, hit: scan.Hit) -> bool:
     """Whether a line stands in a branch in which no operator ran."""
-    around = [span.node for span in facts.reader.enclosing(hit.path, hit.line)]
+    around = facts.reader.enclosing(hit.path, hit.line)
     branches = [
-        block
-        for node in (ast.walk(around[-1]) if around else ())
-        if isinstance(node, ast.If | ast.IfExp | ast.While | ast.Try)
+        range(block[0].lineno, (block[-1].end_lineno or block[-1].lineno) + 1)
+        for node in (ast.walk(around[-1].node) if around else ())
+        if isinstance(node, ast.If)
         for block in (node.body, node.orelse)
-        if isinstance(block, list) and block
+        if block
     ]
-    ends = [(block[0].lineno, block[-1].end_lineno or block[-1].lineno) for block in branches]
-    held = [(first, last) for first, last in ends if first <= hit.line <= last]
-    return any(not any((hit.path, line) in facts.lines_run for line in range(first, last + 1)) for first, last in held)
+    return any(
+        hit.line in lines and not any((hit.path, line) in facts.lines_run for line in lines) for lines in branches
+    )
 
 
 def _ran(facts: ImplementationFacts, hit: scan.Hit) -> bool:
