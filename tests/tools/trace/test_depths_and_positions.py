@@ -10,11 +10,18 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 from opscope_schemas.formula import evaluate, holds
 from opscope_tools.costing.arguments import CostArguments
 from opscope_tools.count_flops import count_flops
 from opscope_tools.running.tool import ToolContext
 from opscope_tools.trace.document import assignment
+from opscope_tools.trace.protocol import ModelSpec, TraceRequest
+from opscope_tools.trace.worker import attempts
+from opscope_tools.trace.worker.session import quiet
+from opscope_tools.trace.worker.stacks import Stacks
+from opscope_tools.trace.worker.writing import written
+from torch import nn
 from transformers import AutoModel
 from transformers.models.auto import configuration_auto
 
@@ -140,3 +147,58 @@ def test_a_layer_of_a_model_with_a_table_of_positions_has_no_condition_on_it(con
     assert not any("n_positions" in condition for condition in layer.conditions)
     steps = count_flops(CostArguments(target="gpt2", phase="decode"), context).document
     assert "{seq_len} + {cache_len} <= {n_positions}" in steps.conditions
+
+
+class TabledConfig(transformers.PreTrainedConfig):  # type: ignore[misc]  # transformers is untyped here
+    model_type = "tabled"
+
+    def __init__(self, hidden_size: int = 24, max_position_embeddings: int = 512, **others: Any) -> None:
+        self.hidden_size, self.max_position_embeddings, self.vocab_size = hidden_size, max_position_embeddings, 100
+        super().__init__(**others)
+
+
+class Tabled(transformers.PreTrainedModel):  # type: ignore[misc]  # transformers is untyped here
+    config_class = TabledConfig
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.words = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.table = nn.Parameter(torch.ones(config.max_position_embeddings, config.hidden_size))
+        self.post_init()
+
+    def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
+        return self.words(input_ids) + self.rows(torch.arange(input_ids.shape[1], device=input_ids.device))
+
+
+READ = {
+    "embedding": lambda self, positions: nn.functional.embedding(positions, self.table),
+    "index": lambda self, positions: self.table[positions],
+    "index of two": lambda self, positions: self.table[positions[None]],
+    "index_select": lambda self, positions: self.table.index_select(0, positions),
+    # columns, of which a model of any length has enough
+    "columns": lambda self, positions: self.table[:, positions % 24][:1].transpose(0, 1),
+    # clamped: a run of any length has a row for each
+    "computed": lambda self, positions: positions[:, None] * self.table[0],
+}
+
+
+@pytest.mark.parametrize("way", READ)
+def test_however_a_table_of_positions_is_read_its_end_is_a_condition(way: str) -> None:
+    model_class = type("Read", (Tabled,), {"rows": READ[way], "__module__": __name__})
+    with quiet():
+        asked = TraceRequest(model=ModelSpec(model_type="tabled"))
+        session = attempts._ran(asked, model_class, TabledConfig, "all", attempts.Way())
+        trace = written(session, Stacks(model_class, TabledConfig, asked.model))
+    held = [
+        n for n in (9, 39, 40, 41, 80)
+        if all(holds(c, {**trace.point, "seq_len": n, "max_position_embeddings": 40}) for c in trace.guards)
+    ]  # fmt: skip
+    model, bears = model_class(TabledConfig(max_position_embeddings=40)), []
+    for n in (9, 39, 40, 41, 80):
+        try:
+            model(torch.ones(2, n, dtype=torch.long))
+        except (IndexError, RuntimeError):
+            continue
+        bears.append(n)
+    assert held == bears
+    assert bool(trace.ends) is (80 not in bears)

@@ -32,7 +32,7 @@ def room(
     certain: dict[str, bool] = {}
     makers = {written: op for op in ops for written in op.writes}
     for op in ops:
-        if op.operator != "aten.embedding" or len(op.inputs) < 2:
+        if not _looks_up(op):
             continue
         rows, length, padding = op.inputs[0].shape[0], op.inputs[1].shape[-1:], paddings.get(op.call)
         if limit := _limit(rows, length, padding):
@@ -42,6 +42,18 @@ def room(
                 found[condition] = (*found.get(condition, ()), op.call)
                 certain[condition] = limit == _rows(rows, padding) and _counted(op, makers)
     return found, tuple(condition for condition, held in certain.items() if held)
+
+
+def _looks_up(op: OpRecord) -> bool:
+    """Whether it takes a row of a table for each of its indices: an index beyond the table's rows ends the run."""
+    if (
+        op.operator not in ("aten.embedding", "aten.index", "aten.index_select")
+        or len(op.inputs) != 2
+        or not op.outputs
+    ):
+        return False
+    table, looked_up = op.inputs
+    return op.outputs[0].shape == (*looked_up.shape, *table.shape[1:])
 
 
 def _counted(op: OpRecord, makers: Mapping[int, OpRecord]) -> bool:
