@@ -127,3 +127,25 @@ def test_all_of_such_a_model_is_calibrated(context: ToolContext) -> None:
         assert answer.serving is not None
         assert answer.serving.basis == "calibrated"
         assert answer.totals.calibrated_seconds is not None
+
+
+SMALL = {"hidden_size": H, "intermediate_size": 32, "num_hidden_layers": LAYERS, "num_attention_heads": N, "num_key_value_heads": K,
+         "vocab_size": 99, "num_experts_per_tok": 2}  # fmt: skip
+ROUTED = {"qwen3_moe": {**SMALL, "moe_intermediate_size": 32, "num_experts": 8}, "mixtral": {**SMALL, "num_local_experts": 8},
+          "olmoe": {**SMALL, "num_experts": 8}, "gpt_oss": SINKS, "qwen3_next": DELTA}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("model", "phase"), [*((model, "prefill") for model in ROUTED), ("mixtral", "decode"), ("qwen3_next", "decode")]
+)
+def test_no_kernel_holds_a_part_of_a_layer_of_experts_that_is_measured_whole(
+    model: str, phase: Literal["prefill", "decode"], context: ToolContext
+) -> None:
+    """Nor is anything that was measured with it beside it: the sum over a token's experts makes no kernel with the residual add."""
+    asked = RooflineArguments.model_validate({"target": model, "hardware": "h100_sxm", "config": ROUTED[model]})
+    of = model_of(asked, context).timing(phase, 3, 40).of
+    calls = {op.order: op.call for op in of.found.tree.trace.ops}
+    assert of.layers
+    for below in of.layers.values():
+        kinds = {frozenset(calls[order] in below for order in part.orders) for part in of.parts}
+        assert kinds == {frozenset([True]), frozenset([False])}

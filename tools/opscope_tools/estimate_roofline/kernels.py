@@ -34,7 +34,7 @@ from opscope_tools.hardware.forms import (
 from opscope_tools.trace.engine import Found
 from opscope_tools.trace.operators import ATTENTION, GROUPED
 from opscope_tools.trace.protocol import OpRecord
-from opscope_tools.trace.routing import routings, touched
+from opscope_tools.trace.routing import expert_layers, routings, touched
 from opscope_tools.trace.serving import EngineKernel, kernels
 from opscope_tools.trace.sharding import Shards, Split, shards
 
@@ -136,14 +136,7 @@ class Pass:
         self.shards: Shards = shards(tree, call)
         self.routings = list(routings(tree, call))
         self.parts = [self._part(one) for one in kernels(tree, call, eager=eager)]
-        held: dict[int, list[_Part]] = {}
-        for part in self.parts:
-            held.setdefault(part.op.call, []).append(part)
-        #: of each call that is a layer of experts, the calls below it
-        self.layers = {
-            index: {below.index for below in tree.calls_below(tree.trace.calls[index])}
-            for index, kinds in held.items() if sum(part.op.operator in GROUPED for part in kinds) > 1
-        }  # fmt: skip
+        self.layers = expert_layers(tree, call)
 
     def _part(self, kernel: EngineKernel) -> _Part:
         op, cost, tree = kernel.ops[0], kernel.cost, self.found.tree

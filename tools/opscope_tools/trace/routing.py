@@ -7,6 +7,7 @@ expected to be chosen by at least one. The power has a variable for exponent, wh
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
@@ -69,6 +70,13 @@ def grouped(ops: Iterable[OpRecord]) -> dict[int, str]:
     return {op.call: op.inputs[1].shape[0] for op in ops if op.operator in GROUPED and len(op.inputs) > 1}
 
 
+def expert_layers(tree: CallTree, call: CallRecord) -> dict[int, frozenset[int]]:
+    """Calls with several products of experts, each of which engines run as one kernel -> those below it, itself among them."""
+    products = Counter(op.call for op in tree.ops_below(call) if op.operator in GROUPED)
+    layers = (tree.trace.calls[index] for index, number in products.items() if number > 1)
+    return {layer.index: frozenset(one.index for one in tree.calls_below(layer)) for layer in layers}
+
+
 def left_out(op: OpRecord, values: Mapping[str, float], experts_of: Mapping[int, str]) -> float | None:
     """Of an operator's experts, the weights that one token does not meet, in elements; None where none are chosen from.
 
@@ -118,4 +126,4 @@ def notes(tree: CallTree, call: CallRecord) -> tuple[str, ...]:
     )
 
 
-__all__ = ["GROUPED", "Routing", "expected", "grouped", "left_out", "notes", "routings", "touched"]
+__all__ = ["GROUPED", "Routing", "expected", "expert_layers", "grouped", "left_out", "notes", "routings", "touched"]

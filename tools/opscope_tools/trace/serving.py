@@ -16,6 +16,7 @@ from opscope_schemas.formula import Formula, Rational, evaluate, whole_bytes
 from opscope_tools.trace.document import CallTree, Sum, assignment, worked_out_once
 from opscope_tools.trace.operators import ATTENTION, PAIRS, SOFTMAX
 from opscope_tools.trace.protocol import CallRecord, OpRecord, ViewRecord
+from opscope_tools.trace.routing import expert_layers
 
 _ONE, _NOTHING = Formula.const(1), Formula.const(0)
 _A, _KV = Formula.var("a_bytes"), Formula.var("kv_bytes")
@@ -197,6 +198,8 @@ class _Graph:
         self.attention = {
             o: tuple(i.shape for i in op.inputs[:3]) for o, op in self.ops.items() if op.operator == ATTENTION
         }
+        #: call -> the layer of experts around it, one kernel of its own
+        self.experts = {inner: layer for layer, below in expert_layers(tree, call).items() for inner in below}
         self.kinds = {t.index: t.kind for t in self.trace.tensors}
         self.sizes = {t.index: Formula.parse(t.size) for t in self.trace.tensors if t.size}
         self.last_dimension = {t.index: t.info.shape[-1] for t in self.trace.tensors if t.info.shape}
@@ -690,7 +693,7 @@ def _groups(graph: _Graph) -> Iterable[list[OpRecord]]:
     stage = _stages(graph, light)
 
     def alike(order: int) -> tuple[object, ...]:
-        return stage[order], graph.home[order], light[order].repeat
+        return stage[order], graph.home[order], light[order].repeat, graph.experts.get(light[order].call)
 
     def head(order: int) -> int:
         while heads.get(order, order) != order:
