@@ -9,12 +9,13 @@ from dataclasses import replace
 import pytest
 import report_toy as toy
 from opscope_schemas.analysis import TensorInfo
+from opscope_schemas.dataflow import PeakPoint
 from opscope_schemas.formula import Formula
 from opscope_schemas.notes import OWN_TRACE, SECOND_TRACE
 from opscope_tools.report.components import LongFormulas
 from opscope_tools.report.facts import ImplementationFacts, role_of
 from opscope_tools.report.markdown import Page
-from opscope_tools.report.memory import tensor_bytes
+from opscope_tools.report.memory import peak_lines, tensor_bytes
 from opscope_tools.report.outline import TABLES
 from opscope_tools.report.parallel import Split, communication_rows
 from opscope_tools.report.render import Report
@@ -256,6 +257,25 @@ def test_the_lifecycle_names_activations_scores_weights_and_the_peak(
     assert f"`{Formula.parse(facts.main.parameters) * Formula.var('w_bytes')}` bytes" in said["weights"][0]
     assert "- Peak of activations in prefill: `2 * {batch_size}" in text
     assert "(2.05 kB) during task 2" in text  # two tensors of 64 * 8 * 2 bytes
+
+
+def test_what_may_be_the_peak_at_other_sizes_is_named_by_its_operator_or_is_none(facts: ImplementationFacts) -> None:
+    graph = facts.graphs[0]
+    first, second = (
+        PeakPoint(operator=1, bytes="900", tensors=()),
+        PeakPoint(operator=2, bytes="2 * {seq_len}", tensors=()),
+    )
+    third = PeakPoint(operator=3, bytes="{seq_len}", tensors=())
+
+    def said(*peaks: PeakPoint) -> str:
+        changed = replace(facts, graphs=(graph.model_copy(update={"peaks": peaks}), *facts.graphs[1:]))
+        return peak_lines(changed, tasks(facts.main, graph))[0]
+
+    length, operator = facts.point(facts.main)["seq_len"], graph.operators[1]
+    named = f"{operator.operator} (`{operator.file}:{operator.line}`), during which {2 * length} B live here."
+    assert "At no sizes does another operator hold more." in said(first)
+    assert f"At other sizes it may be {named}" in said(second, first)
+    assert f"At other sizes it may be one of 2 other operators, as {named}" in said(third, first, second)
 
 
 def test_the_cache_is_that_of_the_graph_and_logits_are_as_wide_as_the_vocabulary(facts: ImplementationFacts) -> None:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from opscope_schemas.analysis import Kernel, ModelAnalysis, TensorInfo
-from opscope_schemas.dataflow import Dataflow
+from opscope_schemas.dataflow import Dataflow, PeakPoint
 from opscope_schemas.formula import Formula, Rational, evaluate, variables
 from opscope_schemas.units import plain_bytes, things
 
@@ -53,10 +53,11 @@ def peak_lines(facts: ImplementationFacts, catalogue: Sequence[Task]) -> list[st
     lines = []
     for document, graph in zip(facts.documents, facts.graphs, strict=True):
         point = facts.point(document)
-        largest = max(graph.peaks, key=lambda p: evaluate(p.bytes, point), default=None)
-        if largest is None:
+        ranked = sorted(graph.peaks, key=lambda p: evaluate(p.bytes, point), reverse=True)
+        if not ranked:
             lines.append(f"Peak of activations in {document.phase}: not known, the size of a tensor depends on data.")
             continue
+        largest, *others = ranked
         operator = graph.operators[largest.operator - 1]
         where = f"task {number[operator.id]}, " if document is facts.main else ""
         lines.append(
@@ -64,10 +65,21 @@ def peak_lines(facts: ImplementationFacts, catalogue: Sequence[Task]) -> list[st
             f"({plain_bytes(evaluate(largest.bytes, point))}{_batched(facts, document, largest.bytes)}) during {where}{operator.operator} "
             f"(`{operator.file}:{operator.line}`), if each tensor is freed after its last reader, "
             f"which Python may do later: at the end of the name that holds it. "
-            f"At other sizes another task may be the peak.{_fused(facts, document.phase, evaluate(largest.bytes, point))}"
+            f"{_next_peak(graph, others, point)}{_fused(facts, document.phase, evaluate(largest.bytes, point))}"
             f"{_appended(facts, graph, point)}"
         )
     return lines
+
+
+def _next_peak(graph: Dataflow, others: Sequence[PeakPoint], point: Mapping[str, Rational]) -> str:
+    """Which operator would be the peak at other sizes; `others` from the largest on."""
+    if not others:
+        return "At no sizes does another operator hold more."
+    operator, held = graph.operators[others[0].operator - 1], plain_bytes(evaluate(others[0].bytes, point))
+    said = f"{operator.operator} (`{operator.file}:{operator.line}`), during which {held} live here"
+    if len(others) == 1:
+        return f"At other sizes it may be {said}."
+    return f"At other sizes it may be one of {len(others)} other operators, as {said}."
 
 
 def _appended(facts: ImplementationFacts, graph: Dataflow, point: Mapping[str, Rational]) -> str:
