@@ -236,6 +236,17 @@ def test_sizes_that_are_missing_are_named_and_one_word_stands_for_all_tensors(wo
     assert set(kernel.cost.unbound) == {"K", "M", "N", "BLOCK_K"}
 
 
+def test_a_value_for_a_name_that_no_kernel_has_is_said_with_the_nearest(workspace: Workspace) -> None:
+    said = ask(workspace, "matmul_kernel", values={"BLOCKM": 64, "zzz": "fp16", "BLOCK_N": 32, "num_warps": 8}).notes
+    near = next(note for note in said if note.startswith("`values`"))
+    assert near.startswith("`values`: no parameter of these kernels is called BLOCKM (nearest: BLOCK_M")
+    assert near.endswith(", zzz.")
+    for kernel in ask(workspace, "shop", limit=200).kernels:
+        for one in (*kernel.parameters, *kernel.constexpr):
+            notes = ask(workspace, kernel.id, values={one.name: "*fp16"}).notes
+            assert not any(note.startswith("`values`") for note in notes), (kernel.id, one.name)
+
+
 def test_a_constexpr_that_is_a_word_is_no_type(tmp_path: Path) -> None:
     (tmp_path / "k.py").write_text("""
 import triton

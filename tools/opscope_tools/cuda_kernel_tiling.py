@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -155,7 +156,7 @@ def run(arguments: TilingArguments, context: ToolContext) -> TilingResult:
         not_analysed=tuple(unread[:_LISTED]), not_analysed_counts=dict(sorted(Counter(u.form for u in unread).items())),
         sources=tuple(workspace.source(r) for r, _ in concerned.values()),
         notes=(
-            *_unread_sizes(arguments.sizes or {}, kernels), *_notes(arguments, chosen, [i for _, i in concerned.values()], len(unread)),
+            *_unread_sizes(arguments.sizes or {}, kernels), *_unread_values(arguments.values or {}, kernels), *_notes(arguments, chosen, [i for _, i in concerned.values()], len(unread)),
         ),
     )  # fmt: skip
     if arguments.diagram:
@@ -278,6 +279,17 @@ def _unread_sizes(sizes: Mapping[str, int], kernels: Sequence[KernelTiling]) -> 
     return [
         f"The costs of these kernels do not depend on {', '.join(unread)}: what `sizes` says of it is not read. {which}"
     ]
+
+
+def _unread_values(values: Mapping[str, object], kernels: Sequence[KernelTiling]) -> list[str]:
+    """A note on the values whose names none of the kernels has as a parameter."""
+    own = {one.name for kernel in kernels for one in (*kernel.parameters, *kernel.constexpr)}
+    unread = [name for name in values if name not in own and name not in ("num_warps", "num_stages")]
+    if not unread or not kernels:
+        return []
+    near = {name: difflib.get_close_matches(name, sorted(own), n=3, cutoff=0.5) for name in unread}
+    said = (f"{name} (nearest: {', '.join(names)})" if names else name for name, names in near.items())
+    return [f"`values`: no parameter of these kernels is called {', '.join(said)}."]
 
 
 def _notes(
