@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,13 +15,14 @@ from opscope_schemas.formula import Formula
 from opscope_schemas.notes import OWN_TRACE, SECOND_TRACE
 from opscope_tools.report.components import LongFormulas
 from opscope_tools.report.facts import ImplementationFacts, role_of
+from opscope_tools.report.flow import catalogue_rows
 from opscope_tools.report.markdown import Page
 from opscope_tools.report.memory import peak_lines, tensor_bytes
 from opscope_tools.report.outline import TABLES
 from opscope_tools.report.parallel import Split, communication_rows
 from opscope_tools.report.render import Report
 from opscope_tools.report.summary import summarise
-from opscope_tools.report.tasks import numbering, occurrences, tasks
+from opscope_tools.report.tasks import numbering, occurrences, task_of_operator, tasks
 
 MODEL = f"{toy.MODULE}.ToyForCausalLM"
 
@@ -132,7 +134,7 @@ def test_what_only_a_later_run_of_a_task_reads_is_told_apart(facts: Implementati
     assert (found.after, found.again) == (last.after, (1, *last.again))
 
 
-def test_what_one_call_issues_twice_on_a_line_reads_all_of_it_in_one_run(facts: ImplementationFacts) -> None:
+def test_what_one_call_issues_twice_on_a_line_is_told_run_by_run(facts: ImplementationFacts) -> None:
     """As a line that casts both the cosines and the sines."""
     head = facts.main.kernels[-1]
     cast = toy.basic("aten._to_copy.default", "torch.rsqrt", "0", "0", "0")
@@ -142,7 +144,7 @@ def test_what_one_call_issues_twice_on_a_line_reads_all_of_it_in_one_run(facts: 
     last = linked.operators[-1].model_copy(update={"depends_on": (1,)})
     found = tasks(document, linked.model_copy(update={"operators": (*linked.operators[:-1], last)}))[-1]
     assert len(found.occurrences) == 2
-    assert (found.after, found.again) == ((1, found.number - 1), ())
+    assert (found.after, found.again) == ((found.number - 1,), (1,))
     # and the first of two may be read on the way to the second: as sines and cosines are multiplied on one line
     between = toy.basic("aten.neg.default", "torch.rsqrt", "0", "0", "0")
     held = head.model_copy(update={"kernels": (*(head.kernels or ()), cast, between, cast.model_copy())})
@@ -152,11 +154,36 @@ def test_what_one_call_issues_twice_on_a_line_reads_all_of_it_in_one_run(facts: 
     assert after_it.after == (found.number,)
 
 
-def test_a_task_that_follows_itself_does_not_depend_on_itself(facts: ImplementationFacts) -> None:
-    twice = tuple(kernel for kernel in facts.main.kernels for _ in range(2))
-    document = facts.main.model_copy(update={"kernels": twice})
-    catalogue = tasks(document, toy.graph(document))
-    assert all(task.number not in (*task.after, *task.again) for task in catalogue)
+def test_a_task_that_reads_its_run_before_says_so(facts: ImplementationFacts) -> None:
+    """As the last of two products on a line: the second takes what the first gave, and both stand as one task."""
+    head = facts.main.kernels[-1]
+    one = toy.basic("aten.mul.Tensor", "torch.rsqrt", "0", "0", "0")
+    held = head.model_copy(update={"kernels": (*(head.kernels or ()), one, one.model_copy())})
+    document = facts.main.model_copy(update={"kernels": (*facts.main.kernels[:-1], held)})
+    found = tasks(document, toy.graph(document))[-1]
+    assert (found.after, found.again) == ((found.number - 1,), (found.number,))
+    [row] = catalogue_rows(facts, [found])
+    assert row[-1] == f"{found.number - 1}; where it runs again: {found.number}"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_each_run_of_a_task_reads_is_in_what_its_row_says(seed: int, facts: ImplementationFacts) -> None:
+    """The first run reads all of `after` and nothing else, the others only what `after` and `again` name."""
+    draw, linked = random.Random(seed), facts.graphs[0]
+    operators = [
+        operator.model_copy(update={"depends_on": tuple(sorted(draw.sample(range(1, at), min(at - 1, draw.randint(0, 3)))))})
+        for at, operator in enumerate(linked.operators, 1)
+    ]  # fmt: skip
+    graph = linked.model_copy(update={"operators": tuple(operators)})
+    catalogue = tasks(facts.main, graph)
+    number = task_of_operator(facts.main, catalogue)
+    seen: set[int] = set()
+    for at, operator in enumerate(operators, 1):
+        task = catalogue[number[at] - 1]
+        read = {number[other] for other in operator.depends_on}
+        assert read == set(task.after) if task.number not in seen else read <= {*task.after, *task.again}
+        seen.add(task.number)
+    assert any(task.again for task in catalogue)
 
 
 # ---- 3.2, 4 and 5: said once, said whole ---------------------------------------------------------------------------

@@ -129,6 +129,20 @@ def test_all_of_such_a_model_is_calibrated(context: ToolContext) -> None:
         assert answer.totals.calibrated_seconds is not None
 
 
+def test_a_gate_that_is_read_once_what_it_gates_is_there_is_no_kernel_of_its_own(context: ToolContext) -> None:
+    """It is made before what it gates, and read in one kernel: activations go to memory neither as they are nor in 32 bits."""
+    batch, new = 3, 40
+    asked = RooflineArguments.model_validate({"target": "qwen3_next", "hardware": "h100_sxm", "config": DELTA})
+    timing = model_of(asked, context).timing("prefill", batch, new)
+    found = timing.of.singles(timing.at(batch_size=batch, seq_len=new))
+    (norm,) = [one for one in found if one.module.endswith("linear_attn.norm")]
+    assert norm.moved == 2 * (3 * batch * new * VALUE_HEADS * VALUE_DIM + VALUE_DIM)
+    (gate,) = [one for one in found if one.module.endswith("self_attn") and one.operation == "fused activation"]
+    assert gate.moved == 2 * 3 * batch * new * N * D
+    (shared,) = {one.moved for one in found if one.module.endswith("mlp") and one.operation == "fused activation"}
+    assert shared == 2 * batch * new * (4 * H + 1)
+
+
 SMALL = {"hidden_size": H, "intermediate_size": 32, "num_hidden_layers": LAYERS, "num_attention_heads": N, "num_key_value_heads": K,
          "vocab_size": 99, "num_experts_per_tok": 2}  # fmt: skip
 ROUTED = {"qwen3_moe": {**SMALL, "moe_intermediate_size": 32, "num_experts": 8}, "mixtral": {**SMALL, "num_local_experts": 8},

@@ -16,8 +16,10 @@ __all__ = ["ORDER_NOTE", "bare", "catalogue_rows", "dependency_graph", "forward_
 
 ORDER_NOTE = (
     "Dependencies are the tasks whose results a task reads; views count as the tensor that they look into, weights and "
-    "inputs are no tasks. Tasks that do not depend on each other may run side by side. A task that runs again is listed "
-    "once, with what its first run reads and with what others read in place of some of it; section 6.1 shows every run. A row holds what one line issues in one go, or one call of a module that calls no others; where others read from its middle, they name the task."
+    "inputs are no tasks. Tasks that do not depend on each other may run side by side. A task that runs again is listed once, with what its "
+    "first run reads, then with what later runs read beside or in place of that (its own number: a run before it); section 6.1 shows every "
+    "run. A row holds tasks that follow one another and run as often as each other, on one line or in one call of a module that calls no "
+    "others; where others read from its middle, they name the task."
 )
 _LIBRARY = "library"
 #: how a reader says that another run of it than the first reads something, or that it reads what was made in the repetition before (of a layer, or of a step of a loop)
@@ -116,11 +118,11 @@ def tiling_note(facts: ImplementationFacts, catalogue: Sequence[Task]) -> str:
 
 
 def _after(run: Sequence[Task]) -> str:
-    """The tasks whose results a run reads: of its own only those that ran a repetition before."""
+    """The tasks whose results a run reads: of its own only those that ran before it began."""
     own = {task.number for task in run}
 
     def others(kind: str) -> str:
-        return _listed(sorted({n for task in run for n in getattr(task, kind)} - (own if kind != "carried" else set())))
+        return _listed(sorted({n for task in run for n in getattr(task, kind)} - (own if kind == "after" else set())))
 
     said = [others("after")]
     said += [

@@ -43,8 +43,8 @@ class Occurrence:
 class Task:
     """One row of the catalogue: its occurrences, and the tasks whose results they read.
 
-    `after`: earlier ones that the first call which runs it reads; `again`: others, read where it runs again, in that call, in a layer of
-    another kind, or where a module is used again; `carried`: read from the repetition before, such as the layer before.
+    `after`: those that its first run reads; `again`: others, read where it runs again, in the same call, in a layer of another kind, or
+    where a module is used again, itself among them; `carried`: read from the repetition before, such as the layer before.
     """
 
     number: int
@@ -78,25 +78,23 @@ def tasks(document: Analysis, graph: Dataflow) -> list[Task]:
     """The catalogue of `document`, whose operators `graph` links."""
     found: dict[Key, list[Occurrence]] = {}
     operators: list[Key] = []
-    in_first: list[bool] = []  # whether the call that issues it is the first that issues one of its task
+    firsts: list[bool] = []  # whether it is the first run of its task
     for occurrence in occurrences(document.kernels, document.class_name):
         key = occurrence.key(document.file)
         found.setdefault(key, []).append(occurrence)
         if occurrence.kernel.kernel_type == "basic":
             operators.append(key)
-            in_first.append(occurrence.call is found[key][0].call)
+            firsts.append(occurrence is found[key][0])
     numbers = {key: number for number, key in enumerate(found, 1)}
     first: dict[Key, set[int]] = {key: set() for key in found}
     again: dict[Key, set[int]] = {key: set() for key in found}
     carried: dict[Key, set[int]] = {key: set() for key in found}
-    for key, now, operator in zip(operators, in_first, graph.operators, strict=True):
-        read = {numbers[operators[other - 1]] for other in operator.depends_on} - {numbers[key]}
-        (first if now else again)[key] |= read
+    for key, now, operator in zip(operators, firsts, graph.operators, strict=True):
+        (first if now else again)[key] |= {numbers[operators[other - 1]] for other in operator.depends_on}
         carried[key] |= {numbers[operators[other - 1]] for other in operator.carried_from}
     return [
         Task(
-            number, tuple(found[key]), tuple(sorted(n for n in first[key] if n < number)),
-            tuple(sorted(n for n in first[key] | again[key] if n > number or n not in first[key])), tuple(sorted(carried[key]))
+            number, tuple(found[key]), tuple(sorted(first[key])), tuple(sorted(again[key] - first[key])), tuple(sorted(carried[key]))
         )
         for key, number in numbers.items()
     ]  # fmt: skip

@@ -648,18 +648,24 @@ def _place(graph: _Graph, group: Sequence[OpRecord], inside: set[int]) -> OpReco
 
 def _converted(graph: _Graph) -> None:
     """Kernels of light operators that read weights, and nothing else but what such ones made, run once before all steps."""
-    made: set[int] = set()
-    settled: set[int] = set()
-    for order, op in graph.ops.items():
-        if op.operator in _LIGHT and op.counted and op.inputs and made.issuperset(op.reads):
-            settled.add(order)
-            made.update(op.writes)
+    settled = _of_weights(graph)
     parts = graph.parts()
     for holder in [order for order in graph.ops if order not in graph.part_of]:
         together = {holder, *parts.get(holder, ())}
         for order in sorted(together) if together <= settled else ():
             graph.gone.add(order)
             graph.change("converted weights", graph.ops[order], Sum())
+
+
+def _of_weights(graph: _Graph) -> set[int]:
+    """Light operators that read weights, and what such ones made."""
+    made: set[int] = set()
+    settled: set[int] = set()
+    for order, op in graph.ops.items():
+        if op.operator in _LIGHT and op.counted and op.inputs and made.issuperset(op.reads):
+            settled.add(order)
+            made.update(op.writes)
+    return settled
 
 
 def _once(graph: _Graph, index: int, views: Mapping[int, Formula]) -> Formula:
@@ -675,15 +681,9 @@ def _leaves(graph: _Graph, op: OpRecord, inside: set[int]) -> bool:
     """Whether anybody outside of the kernel reads what the operator makes."""
     for index in op.writes:
         readers = graph.readers.get(index, [])
-        if (
-            graph.kinds[index] != "activation"
-            or index in graph.handed_on
-            or any(r.order not in inside for r in readers)
-        ):
+        if not readers or any(r.order not in inside for r in readers):
             return True
-        if not readers:
-            return True
-    return False
+    return _kept(graph, op)
 
 
 def _groups(graph: _Graph) -> Iterable[list[OpRecord]]:
@@ -692,8 +692,25 @@ def _groups(graph: _Graph) -> Iterable[list[OpRecord]]:
     light = {o: op for o, op in graph.ops.items() if _is_light(graph, op)}
     stage = _stages(graph, light)
 
+    def around(order: int) -> tuple[object, ...]:
+        return graph.home[order], light[order].repeat, graph.experts.get(light[order].call)
+
     def alike(order: int) -> tuple[object, ...]:
-        return stage[order], graph.home[order], light[order].repeat, graph.experts.get(light[order].call)
+        return stage[order], *around(order)
+
+    settled = _of_weights(graph)
+    for order, op in reversed(light.items()):  # what only later kernels read is computed there, unless that reads more
+        if order in settled:
+            continue
+        readers = {r.order for index in op.writes for r in graph.readers.get(index, ())}
+        if (
+            readers <= light.keys()
+            and {around(reader) for reader in readers} == {around(order)}
+            and not _kept(graph, op)
+        ):
+            later = {stage[reader] for reader in readers}
+            if len(later) == 1 and _is_cheap(graph, op):
+                (stage[order],) = later
 
     def head(order: int) -> int:
         while heads.get(order, order) != order:
@@ -723,6 +740,18 @@ def _is_light(graph: _Graph, op: OpRecord) -> bool:
         and op.order not in graph.gone
         and "kv_bytes" not in op.write
     )
+
+
+def _kept(graph: _Graph, op: OpRecord) -> bool:
+    """Whether what an operator makes is more than a result on the way."""
+    return any(graph.kinds[index] != "activation" or index in graph.handed_on for index in op.writes)
+
+
+def _is_cheap(graph: _Graph, op: OpRecord) -> bool:
+    """Whether reading what an operator reads takes no more than writing and reading what it makes."""
+    made = sum((graph.sizes.get(index, _NOTHING) for index in op.writes), _NOTHING)
+    read = sum((Formula.parse(view.size) for view in op.views), _NOTHING)
+    return read.evaluate(graph.point) <= 2 * made.evaluate(graph.point)
 
 
 def _stages(graph: _Graph, light: Collection[int]) -> dict[int, int]:
