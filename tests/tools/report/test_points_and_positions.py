@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -189,6 +190,30 @@ def test_times_are_those_of_the_devices_that_hold_the_passes(facts: Implementati
     before = toy.unmarked(" ".join(story(replace(facts, estimates=alone), Quotes())))
     assert "on one Device as engines run it is modelled to take, had it the memory, 9 ms" in before
     assert "fewest" not in before
+
+
+@pytest.mark.parametrize(("weights", "per_token", "kept"), [(960, 8, 0), (955, 7, 0), (960, 8, 400), (950, 3, 77)])
+def test_the_cache_outweighs_the_weights_of_the_devices_that_hold_both(
+    weights: int, per_token: int, kept: int, facts: ImplementationFacts
+) -> None:
+    """Ranks share weights and cache otherwise (each keeps one head of keys at least); `kept`: states, which do not grow."""
+    at = facts.point(facts.documents[1])
+    tokens = int((at["cache_len"] + 1) * at["batch_size"])
+    part = {"weights_bytes": weights, "cache_bytes_per_token": per_token, "cache_bytes": per_token * tokens + kept}
+    spread = Spread(tp=4, pp=1, ep=1, dp=1, sp=False, devices=4)
+    held = {
+        phase: one.model_copy(update={"memory": one.memory.model_copy(update=part), "parallel": spread})
+        for phase, one in facts.estimates.items()
+    }
+    text = toy.unmarked(" ".join(story(replace(facts, held=held), Quotes())))
+    found = re.search(
+        r"From ([\d,]+) (cached tokens|sequences)[^.]*a device's cache takes more memory than its weights", text
+    )
+    assert found is not None
+    each = per_token if found[2] == "cached tokens" else (per_token * tokens + kept) // int(at["batch_size"])
+    number = int(found[1].replace(",", ""))
+    assert number * each >= weights > (number - 1) * each
+    assert (found[2] == "sequences") is (kept > 0)
 
 
 def test_steps_of_more_sequences_are_told_with_their_rates(facts: ImplementationFacts) -> None:

@@ -106,11 +106,10 @@ def configuration_rows(facts: ImplementationFacts, quotes: Quotes) -> list[Row]:
         elif name == "intermediate_size" and isinstance(value, int) and _in_experts(facts, value):
             meaning = "width inside each expert"
         if name == "intermediate_size" and isinstance(value, int) and not _in_weights(facts, value):
-            dense = bool(facts.classes_of("feed-forward network"))
             meaning = (
-                "a size of which the model makes that of its feed-forward layers: no weight is so wide"
-                if dense or not facts.classes_of("mixture of experts")
-                else "width of feed-forward layers without experts, of which this configuration makes none: no weight is so wide"
+                "width of feed-forward layers without experts, of which this configuration makes none: no weight is so wide"
+                if facts.classes_of("mixture of experts")
+                else "a size of which the model makes that of its feed-forward layers: no weight is so wide"
             )
         meaning += " of the encoder" * _decoder_has_its_own(facts, attribute)
         if parts:

@@ -233,10 +233,8 @@ class _Listing:
         """The lines of a branch that ran; with its condition, and the other calls in which it did not, where there are such."""
         outer = self._elsewhere
         ran = any(self._ran(one) for one in taken)
-        found = self._call.elsewhere(taken[0].lineno, taken[-1].end_lineno or taken[-1].lineno) if ran else ""
-        self._elsewhere = found or outer
-        lines = self.block(taken)
-        self._elsewhere = outer
+        found = self._otherwise(taken) if ran else ""
+        lines = self._side(taken, found)
         if not isinstance(node, ast.If) or not found or found == outer or not lines:
             return self._under(node, taken is node.body, lines) if isinstance(node, ast.If) else lines
         test, left = ast.unparse(node.test), node.orelse if taken is node.body else node.body
@@ -318,7 +316,19 @@ class _Listing:
         """The other calls that run a branch in which nothing ran here."""
         if not branch or any(self._ran(one) for one in branch):
             return ""
-        return self._call.elsewhere(branch[0].lineno, branch[-1].end_lineno or branch[-1].lineno)
+        return self._otherwise(branch)
+
+    def _otherwise(self, branch: Sequence[ast.stmt]) -> str:
+        """The other calls that do not with a branch as this one does."""
+        return self._call.elsewhere(branch[0].lineno, branch[-1].end_lineno or branch[-1].lineno) if branch else ""
+
+    def _side(self, branch: Sequence[ast.stmt], elsewhere: str) -> list[str]:
+        """The lines of one side of a test; what is told of the other calls there is not told of each part of it again."""
+        outer = self._elsewhere
+        self._elsewhere = elsewhere or outer
+        lines = self.block(branch)
+        self._elsewhere = outer
+        return lines
 
     def _ran(self, node: ast.stmt) -> bool:
         return self._call.ran(node.lineno, node.end_lineno or node.lineno)
@@ -329,7 +339,7 @@ class _Listing:
         said, head = self._text(test), self._head(node)
         ours, others = (f"runs {where}, not here" * bool(where) for where in map(self._others_run, (body, otherwise)))
         self._forget([*body, *otherwise])
-        taken, left = self.block(body), self.block(otherwise)
+        taken, left = (self._side(side, self._otherwise(side)) for side in (body, otherwise))
         self._forget([*body, *otherwise])
         if not taken:
             return self._nested(f"if not ({said}):{head}{others and f', {others}'}", left)

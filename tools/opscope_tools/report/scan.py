@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from opscope_tools.report.sources import SourceReader, Span
-from opscope_tools.source.python.imports import imported
 
 __all__ = [
     "Hit", "Method", "Plan", "Unbuilt", "asked_beside", "bases", "by_layer", "called_within", "capabilities", "code_lines", "configuration", "decorators", "functions_named",
@@ -189,9 +188,7 @@ def configuration(reader: SourceReader, path: str, span: Span) -> tuple[str, Spa
 
 def meant(reader: SourceReader, path: str, name: str) -> tuple[str, Span] | None:
     """The definition that a name of a file means, and the file that holds it: that of an import there, or the file's own."""
-    tree, package = reader.tree(path), ".".join(path.split("/")[:-1])
-    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)] if tree is not None else []
-    for one in (one for node in imports for one in imported(node, package) if one.name == name):
+    for one in reader.imports(path, name):
         file = one.module.replace(".", "/")
         if (found := reader.definition(f"{file}.py", one.member)) is not None:
             return f"{file}.py", found

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import ast
 import re
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from opscope_schemas.common import Repository
 
+from opscope_tools.source.python.imports import Imported, imported
 from opscope_tools.source.python.trees import definitions, tree_of
 
 __all__ = ["SourceReader", "Span"]
@@ -37,16 +41,66 @@ class Span:
     node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
+class _Read:
+    """What one text says as Python; nothing where it is none. Readers share it: its nodes are looked at and left as they are."""
+
+    def __init__(self, text: str, package: str) -> None:
+        self._text, self._package = text, package
+
+    @cached_property
+    def tree(self) -> ast.Module | None:
+        """The syntax tree."""
+        return tree_of(self._text)
+
+    @cached_property
+    def spans(self) -> list[Span]:
+        """Every class and function, outer before inner."""
+        inside = definitions(self.tree) if self.tree is not None else ()
+        return [Span(name, node.lineno, node.end_lineno or node.lineno, node) for name, node in inside]
+
+    @cached_property
+    def imports(self) -> dict[str, list[Imported]]:
+        """Name -> what `from ... import` statements anywhere in the file bind it to."""
+        found: dict[str, list[Imported]] = {}
+        for node in ast.walk(self.tree) if self.tree is not None else ():
+            for one in imported(node, self._package) if isinstance(node, ast.ImportFrom) else ():
+                found.setdefault(one.name, []).append(one)
+        return found
+
+
+class _Kept:
+    """The texts that were read last, up to so many characters in all: a tree takes some 25 bytes for each."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._held = most, 0
+        self._texts: OrderedDict[tuple[str, str], _Read] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(self, text: str, package: str) -> _Read:
+        """What a text says that stands in a package."""
+        with self._lock:
+            found = self._texts.pop((text, package), None)
+            self._held += len(text) * (found is None)
+            self._texts[text, package] = found = found or _Read(text, package)
+            while self._held > self._most and len(self._texts) > 1:
+                (oldest, _), _ = self._texts.popitem(last=False)
+                self._held -= len(oldest)
+        return found
+
+
+_KEPT = _Kept(4_000_000)
+_NOTHING = _Read("", "")
+
+
 @dataclass
 class SourceReader:
-    """Lines and definitions of the files of `repositories`, each file read and parsed at most once."""
+    """Lines and definitions of the files of `repositories`, each file read at most once."""
 
     repositories: Iterable[Repository]
     #: called with every file that is asked for; raises where nobody waits any more
     checkpoint: Callable[[], None] = lambda: None
     _lines: dict[str, list[str] | None] = field(default_factory=dict, repr=False)
-    _trees: dict[str, ast.Module | None] = field(default_factory=dict, repr=False)
-    _spans: dict[str, list[Span]] = field(default_factory=dict, repr=False)
+    _parsed: dict[str, _Read] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         self.repositories = tuple(self.repositories)
@@ -94,19 +148,23 @@ class SourceReader:
         return lines[number - 1].strip() if 1 <= number <= len(lines) else ""
 
     def tree(self, path: str) -> ast.Module | None:
-        """The syntax tree of a Python file; None for other files and for files that do not parse."""
-        if path not in self._trees:
-            lines = self.lines(path) if path.endswith(".py") else None
-            self._trees[path] = tree_of("\n".join(lines)) if lines is not None else None
-        return self._trees[path]
+        """The syntax tree of a Python file, not to be changed; None for other files and for files that do not parse."""
+        return self._python(path).tree
 
     def spans(self, path: str) -> list[Span]:
         """Every class and function of a Python file, outer before inner."""
-        if path not in self._spans:
-            tree = self.tree(path)
-            inside = definitions(tree) if tree is not None else ()
-            self._spans[path] = [Span(name, node.lineno, node.end_lineno or node.lineno, node) for name, node in inside]
-        return self._spans[path]
+        return self._python(path).spans
+
+    def imports(self, path: str, name: str) -> list[Imported]:
+        """What `from ... import` statements of a Python file bind a name to."""
+        return self._python(path).imports.get(name, [])
+
+    def _python(self, path: str) -> _Read:
+        if path not in self._parsed:
+            lines = self.lines(path) if path.endswith(".py") else None
+            package = ".".join(path.split("/")[:-1])
+            self._parsed[path] = _KEPT.of("\n".join(lines), package) if lines is not None else _NOTHING
+        return self._parsed[path]
 
     def enclosing(self, path: str, line: int) -> list[Span]:
         """The definitions that hold `line`, outermost first; a decorator belongs to what it decorates."""

@@ -247,7 +247,7 @@ def _above_diagonal(document: ModelAnalysis, values: Mapping[str, Rational], quo
 
 
 def _steps(document: ModelAnalysis, values: Mapping[str, Rational], quotes: Quotes) -> str:
-    """What a loop over tokens in Python makes of the operators; empty where there is none."""
+    """What a loop in Python, longer for longer sequences, makes of the operators; empty where there is none."""
     inside = {_at(kernel): kernel for _, kernel in leaves(document) if "seq_len" in variables(kernel.repeat)}
     if not inside:
         return ""
@@ -256,7 +256,7 @@ def _steps(document: ModelAnalysis, values: Mapping[str, Rational], quotes: Quot
     many = quotes(f"{document.phase}.looped", ran)
     first = next(iter(inside.values()))
     where = first.via[-1] if first.via else first
-    return f" {many} of the operators are steps of a loop over tokens in Python (from `{where.file}:{where.line}`), which runs where no kernel for it is installed."
+    return f" {many} of the operators are steps of a loop in Python (from `{where.file}:{where.line}`), more for longer sequences, which runs where no kernel for it is installed."
 
 
 def _at(kernel: Kernel) -> tuple[object, ...]:
@@ -502,24 +502,27 @@ def _turns(facts: ImplementationFacts, quotes: Quotes) -> Iterator[str]:
     else:
         yield f"{with_each}, memory limits most of a decode step's bound{on} at every batch."
     yield from _in_batches(facts, quotes)
-    per_token, weights = found.memory.cache_bytes_per_token, found.memory.weights_bytes
-    at, use = facts.point(document), found.memory
-    grown = (per_token or 0) * Fraction(at.get("cache_len", 0) + 1) * Fraction(at.get("batch_size", 1))
+    use, at = facts.served["decode"].memory, facts.point(document)
+    per_token, weights, batch_size = use.cache_bytes_per_token, use.weights_bytes, at.get("batch_size", 1)
+    grown = (per_token or 0) * Fraction(at.get("cache_len", 0) + 1) * Fraction(batch_size)
+    whose = (
+        "a device's cache takes more memory than its weights"
+        if facts.held
+        else "the cache takes more memory than the weights"
+    )
     if per_token and use.cache_bytes > grown:  # a part that does not grow: states, keys of what an encoder read
-        each_holds = Fraction(use.cache_bytes) / at.get("batch_size", 1)
+        each_holds = Fraction(use.cache_bytes) / batch_size
         many = quotes("decode.outweighing_batch", math.ceil(weights / each_holds))
-        most = facts.served["decode"].memory.largest_batch
+        most = use.largest_batch
         beyond = ", more than fit," if most is not None and most * each_holds < weights else ""
-        yield f"From {many} sequences like these on{beyond} the cache takes more memory than the weights."
+        yield f"From {many} sequences like these on{beyond} {whose}."
     elif per_token and not sliding_window(facts):
         tokens = quotes("decode.cache_passes_weights", math.ceil(weights / per_token))
         each = quotes.said("decode.cache_per_token", per_token)
-        where = facts.served["decode"].memory
-        room = where.usable_bytes - where.needed_bytes + where.cache_bytes
-        # how many times the tokens of now: those at which the cache is as large as the weights, and those that fit
-        outgrown = weights * where.cache_bytes > room * use.cache_bytes if facts.held else weights > room
-        beyond = ", more than fit beside them" if outgrown else ""
-        yield f"From {tokens} cached tokens on, of all sequences together{beyond}, the cache ({each} a token) takes more memory than the weights."
+        beyond = (
+            ", more than fit beside them" if weights > use.usable_bytes - use.needed_bytes + use.cache_bytes else ""
+        )
+        yield f"From {tokens} cached tokens on, of all sequences together{beyond}, {whose} ({each} a token)."
 
 
 def _in_batches(facts: ImplementationFacts, quotes: Quotes) -> Iterator[str]:

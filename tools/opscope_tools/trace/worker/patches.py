@@ -231,6 +231,28 @@ def _settings(factory: Callable[..., Any]) -> Callable[..., Any]:
     return made
 
 
+@functools.cache
+def _fills() -> dict[int, object]:
+    """The functions that fill tensors, by identity."""
+    named = vars(torch.nn.init).items()
+    return {id(value): value for name, value in named if name.endswith("_") and not name.startswith("_")}
+
+
+#: identity of a module -> the module, how many names it had when it was looked through, and those that are functions which fill
+_LOOKED_THROUGH: dict[int, tuple[object, int, list[str]]] = {}
+
+
+def _fills_in(module: object) -> list[str]:
+    """The names by which a module holds functions that fill tensors; it is looked through again once it has more names or fewer."""
+    held = getattr(module, "__dict__", {})
+    _, size, names = _LOOKED_THROUGH.get(id(module), (module, -1, []))
+    if size != len(held):
+        fills = _fills()
+        names = [name for name, value in [*held.items()] if id(value) in fills]
+        _LOOKED_THROUGH[id(module)] = module, len(held), names
+    return names
+
+
 @contextlib.contextmanager
 def no_initialisation() -> Iterator[None]:
     """Weights keep no values here: initialisers, which compute with sizes, do nothing."""
@@ -240,13 +262,9 @@ def no_initialisation() -> Iterator[None]:
         saved.append((owner, name, vars(owner).get(name, getattr(owner, name))))
         setattr(owner, name, value)
 
-    fills = {
-        id(value) for name, value in vars(torch.nn.init).items() if name.endswith("_") and not name.startswith("_")
-    }
     for module in list(sys.modules.values()):  # others hold them by name
-        for name, value in [*getattr(module, "__dict__", {}).items()]:
-            if id(value) in fills:
-                put(module, name, _nothing)
+        for name in _fills_in(module):
+            put(module, name, _nothing)
     for kind in vars(torch.nn.modules).values():
         if isinstance(kind, type) and "reset_parameters" in vars(kind):
             put(kind, "reset_parameters", _nothing)
