@@ -7,7 +7,6 @@ tests/corpus/kernels_described is changed.
 from __future__ import annotations
 
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +48,6 @@ def described(name: str, sources: dict[str, Path]) -> list[str]:
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as folder:
-        found = kernel_sources(Path(folder))
-        for name in sys.argv[1:] or KERNELS:
-            sys.stdout.write("\n".join([f"== {name}", *described(name, found), ""]))
+    found = kernel_sources()
+    for name in sys.argv[1:] or KERNELS:
+        sys.stdout.write("\n".join([f"== {name}", *described(name, found), ""]))

@@ -150,11 +150,10 @@ def triton(roots: dict[str, Path], only: slice = slice(None), capability: int = 
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as unpacked:
-        roots = {"": CORPUS, **kernel_sources(Path(unpacked))}
-        problems = []
-        for name, (count, wrong) in (("Triton", triton(roots)), ("CUDA", cuda(roots, 30))):
-            print(f"{name}: {count} compared, {len(wrong)} disagreements")
-            problems += wrong
+    roots = {"": CORPUS, **kernel_sources()}
+    problems = []
+    for name, (count, wrong) in (("Triton", triton(roots)), ("CUDA", cuda(roots, 30))):
+        print(f"{name}: {count} compared, {len(wrong)} disagreements")
+        problems += wrong
     print("\n".join(problems))
     sys.exit(bool(problems))

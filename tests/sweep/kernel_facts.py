@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -44,17 +43,16 @@ def main() -> None:
     parser.add_argument("packages", nargs="*")
     parser.add_argument("--lines", action="store_true")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        for package, root in kernel_sources(Path(folder)).items():
-            if options.packages and package not in options.packages:
-                continue
-            kernels = list(described(package, root))
-            for kernel in kernels:
-                dumped = json.dumps(kernel.model_dump(mode="json", exclude_defaults=True), sort_keys=True)
-                sys.stdout.write("\n".join(facts(kernel) if options.lines else [dumped]) + "\n")
-            compared = [k for k in kernels if k.cost is not None]
-            differ = sum(unlike(k) != set() for k in compared)
-            sys.stderr.write(f"{package}: lists and cost name other lines in {differ} of {len(compared)} kernels\n")
+    for package, root in kernel_sources().items():
+        if options.packages and package not in options.packages:
+            continue
+        kernels = list(described(package, root))
+        for kernel in kernels:
+            dumped = json.dumps(kernel.model_dump(mode="json", exclude_defaults=True), sort_keys=True)
+            sys.stdout.write("\n".join(facts(kernel) if options.lines else [dumped]) + "\n")
+        compared = [k for k in kernels if k.cost is not None]
+        differ = sum(unlike(k) != set() for k in compared)
+        sys.stderr.write(f"{package}: lists and cost name other lines in {differ} of {len(compared)} kernels\n")
 
 
 if __name__ == "__main__":

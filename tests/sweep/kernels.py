@@ -43,9 +43,9 @@ def quiet(*_: object) -> None:
     pass
 
 
-def packages(folder: Path) -> Iterator[Repository]:
+def packages() -> Iterator[Repository]:
     """The unpacked wheels, then what is installed."""
-    for name, root in kernel_sources(folder).items():
+    for name, root in kernel_sources().items():
         if name != "einops":
             yield Repository(name=name, root=root, packages=())
     for package, inside in (
@@ -202,7 +202,7 @@ def main() -> None:
     parser.add_argument("--show", type=int, default=5)
     arguments: Any = parser.parse_args()
     given = [Repository(name=str(f), root=f.resolve(), packages=()) for f in arguments.folders]
-    for repository in given or packages(arguments.cache):
+    for repository in given or packages():
         report(repository, arguments.compile_, arguments.show)
 
 

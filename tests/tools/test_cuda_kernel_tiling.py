@@ -242,9 +242,9 @@ def test_a_value_for_a_name_that_no_kernel_has_is_said_with_the_nearest(workspac
     assert near.startswith("`values`: no parameter of these kernels is called BLOCKM (nearest: BLOCK_M")
     assert near.endswith(", zzz.")
     for kernel in ask(workspace, "shop", limit=200).kernels:
-        for one in (*kernel.parameters, *kernel.constexpr):
-            notes = ask(workspace, kernel.id, values={one.name: "*fp16"}).notes
-            assert not any(note.startswith("`values`") for note in notes), (kernel.id, one.name)
+        for name in [*(p.name for p in kernel.parameters), *(c.name for c in kernel.constexpr)]:
+            notes = ask(workspace, kernel.id, values={name: "*fp16"}).notes
+            assert not any(note.startswith("`values`") for note in notes), (kernel.id, name)
 
 
 def test_a_constexpr_that_is_a_word_is_no_type(tmp_path: Path) -> None:

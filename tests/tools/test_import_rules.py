@@ -128,11 +128,9 @@ def test_every_engine_follows_a_name_by_the_rules_of_python(small: Engines, engi
     ("package", "top", "least"),
     [("liger-kernel", "liger_kernel", 1000), pytest.param("fla-core", "fla", 1500, marks=pytest.mark.slow)],
 )
-def test_engines_agree_on_the_names_that_real_packages_import(
-    package: str, top: str, least: int, tmp_path: Path
-) -> None:
+def test_engines_agree_on_the_names_that_real_packages_import(package: str, top: str, least: int) -> None:
     """Every definition that a file of the package imports from it."""
-    engines = Engines(folder_repository(package, kernel_sources(tmp_path)[package]))
+    engines = Engines(folder_repository(package, kernel_sources()[package]))
     resolver = open_index([engines.repository], MemoryStore()).resolver
     compared, differ = 0, []
     for facts in engines.held.python:

@@ -283,7 +283,9 @@ def _unread_sizes(sizes: Mapping[str, int], kernels: Sequence[KernelTiling]) -> 
 
 def _unread_values(values: Mapping[str, object], kernels: Sequence[KernelTiling]) -> list[str]:
     """A note on the values whose names none of the kernels has as a parameter."""
-    own = {one.name for kernel in kernels for one in (*kernel.parameters, *kernel.constexpr)}
+    own = {one.name for kernel in kernels for one in kernel.parameters} | {
+        one.name for kernel in kernels for one in kernel.constexpr
+    }
     unread = [name for name in values if name not in own and name not in ("num_warps", "num_stages")]
     if not unread or not kernels:
         return []

@@ -133,8 +133,8 @@ def test_turns_within_turns_are_taken_for_granted_and_said_to_be(own: tuple[Repo
 
 
 @pytest.fixture(scope="module")
-def exllama(tmp_path_factory: pytest.TempPathFactory) -> tuple[Repository, Inventory]:
-    return inventory(kernel_sources(tmp_path_factory.mktemp("sources"))["exllamav2"] / "exllamav2")
+def exllama() -> tuple[Repository, Inventory]:
+    return inventory(kernel_sources()["exllamav2"] / "exllamav2")
 
 
 @needs_compiler

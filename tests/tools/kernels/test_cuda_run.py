@@ -310,8 +310,8 @@ def disagreements(kernel: KernelTiling) -> tuple[set[tuple[str, int]], set[tuple
 
 
 @pytest.fixture(scope="module")
-def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return kernel_sources(tmp_path_factory.mktemp("sources"))
+def sources() -> dict[str, Path]:
+    return kernel_sources()
 
 
 @pytest.mark.parametrize("folder", ["cuda_costs", "kernels", "kernels_own", "exllamav2"])

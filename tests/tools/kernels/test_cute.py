@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from cannot import CANNOT
 from cute_oracle import compiled, counted, usable
-from kernel_sources import kernel_sources
+from kernel_sources import inventory_of, kernel_sources
 from opscope_cache.store import MemoryStore
 from opscope_schemas.common import Repository
 from opscope_schemas.tiling import Cost, KernelTiling
@@ -28,15 +28,15 @@ TUTORIAL = "examples/cute/tutorial"
 
 
 @pytest.fixture(scope="module")
-def cutlass(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return kernel_sources(tmp_path_factory.mktemp("cutlass"))["nvidia-cutlass"] / "cutlass_library/source"
+def cutlass() -> Path:
+    return kernel_sources()["nvidia-cutlass"] / "cutlass_library/source"
 
 
 @pytest.fixture(scope="module")
 def told(cutlass: Path) -> Any:
     quiet: Any = {"checkpoint": lambda: None, "progress": lambda *_: None}
     repository = Repository(name="cutlass", root=cutlass, packages=())
-    inventory = scan(repository, MemoryStore(), **quiet)
+    inventory = inventory_of(repository)
 
     def described(target: str) -> KernelTiling:
         (found,) = describe(repository, inventory, select(inventory, target), **quiet)

@@ -551,9 +551,9 @@ def test_a_test_that_is_not_followed_is_another_one_for_other_values(tmp_path: P
         assert value(grid.dimensions[0], names) == expected, (answers, grid)
 
 
-def test_kernels_of_a_library_are_read(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_kernels_of_a_library_are_read() -> None:
     """Liger's softmax at 4,096 columns of 16 bits, by hand: 64 threads a row, 2 rows a block, 512 vectors of 8."""
-    root = kernel_sources(tmp_path_factory.getbasetemp())["liger-kernel"]
+    root = kernel_sources()["liger-kernel"]
     file = "liger_kernel/ops/backends/_cutedsl/softmax.py"
     kernel = described(root, file, "_LigerSoftmaxCuTeDSLForward.kernel", N=4096, dtype="cutlass.Float16")
     (grid,) = kernel.grid

@@ -96,8 +96,8 @@ def described(root: Path, target: str, given: Mapping[str, Any], sizes: Mapping[
 
 
 @pytest.fixture(scope="module")
-def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return kernel_sources(tmp_path_factory.mktemp("cutile"))["tilegym"]
+def sources() -> Path:
+    return kernel_sources()["tilegym"]
 
 
 def check(case: Case, root: Path) -> None:

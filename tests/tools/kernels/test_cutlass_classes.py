@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kernel_sources import kernel_sources
+from kernel_sources import inventory_of, kernel_sources
 from opscope_cache.store import MemoryStore
 from opscope_schemas.common import Repository
 from opscope_schemas.tiling import KernelTiling
@@ -342,10 +342,10 @@ def test_a_member_of_a_member_of_a_parameter_is_said_whole(tmp_path: Path) -> No
 
 
 @pytest.fixture(scope="module")
-def classes(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], KernelTiling]:
-    root = kernel_sources(tmp_path_factory.mktemp("cutlass"))["nvidia-cutlass"] / "cutlass_library/source"
+def classes() -> dict[tuple[str, str], KernelTiling]:
+    root = kernel_sources()["nvidia-cutlass"] / "cutlass_library/source"
     repository = Repository(name="cutlass", root=root, packages=())
-    inventory = scan(repository, MemoryStore(), **QUIET)
+    inventory = inventory_of(repository)
     folders = ("examples/77_blackwell_fmha/", "examples/88_hopper_fmha/", BY_HAND[-1]["file"])
     chosen = [k for k in inventory.kernels if k.entry and k.file.startswith(folders)]
     return {(k.file, k.name): k for k in describe(repository, inventory, chosen, **QUIET)}

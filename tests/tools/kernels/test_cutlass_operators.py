@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kernel_sources import kernel_sources
+from kernel_sources import inventory_of, kernel_sources
 from opscope_cache.store import MemoryStore
 from opscope_schemas.common import Repository
 from opscope_schemas.tiling import KernelTiling
@@ -23,15 +23,15 @@ nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on t
 
 
 @pytest.fixture(scope="module")
-def cutlass(tmp_path_factory: pytest.TempPathFactory) -> Repository:
-    root = kernel_sources(tmp_path_factory.mktemp("cutlass"))["nvidia-cutlass"] / "cutlass_library/source"
+def cutlass() -> Repository:
+    root = kernel_sources()["nvidia-cutlass"] / "cutlass_library/source"
     return Repository(name="cutlass", root=root, packages=())
 
 
 @pytest.fixture(scope="module")
 def operators(cutlass: Repository) -> dict[tuple[str, int], KernelTiling]:
     """By file and line, every operator that was read by hand."""
-    inventory = scan(cutlass, MemoryStore(), **QUIET)
+    inventory = inventory_of(cutlass)
     wanted = {(one["file"], one["line"]) for one in BY_HAND}
     chosen = [k for k in inventory.kernels if k.language == "cutlass" and (k.file, k.line) in wanted]
     return {(k.file, k.line): k for k in describe(cutlass, inventory, chosen, **QUIET)}
@@ -120,7 +120,7 @@ def test_source_and_compiler_agree_on_one(file: str, cutlass: Repository) -> Non
 
 
 def check_against_the_compiler(file: str, cutlass: Repository) -> None:
-    inventory = scan(cutlass, MemoryStore(), **QUIET)
+    inventory = inventory_of(cutlass)
     (reference,) = [k for k in inventory.kernels if k.language == "cutlass" and k.file.endswith(f"/{file}")]
     (kernel,) = describe(cutlass, inventory, [reference], **QUIET)
     found = compiled(cutlass, reference, kernel, launches_of(inventory, reference), [], {}, "", MemoryStore(), **QUIET)

@@ -10,8 +10,8 @@ from kernel_sources import kernel_sources
 
 
 @pytest.fixture(scope="module")
-def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return kernel_sources(tmp_path_factory.mktemp("sources"))
+def sources() -> dict[str, Path]:
+    return kernel_sources()
 
 
 @pytest.mark.parametrize("name", KERNELS)

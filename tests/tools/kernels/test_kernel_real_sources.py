@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 from autotune_comparison import compared
-from kernel_sources import kernel_sources
-from opscope_cache.store import MemoryStore
+from kernel_sources import inventory_of, kernel_sources
 from opscope_schemas.common import Repository
-from opscope_tools.kernels import Inventory, describe, scan
+from opscope_tools.kernels import describe
 
 
 def torch_part(folder: str) -> Repository:
@@ -20,10 +19,6 @@ def torch_part(folder: str) -> Repository:
     assert spec.submodule_search_locations
     root = Path(next(iter(spec.submodule_search_locations))).parent
     return Repository(name="torch", root=root, packages=(folder,))
-
-
-def inventory_of(repository: Repository) -> Inventory:
-    return scan(repository, MemoryStore(), checkpoint=lambda: None, progress=lambda *_: None)
 
 
 def test_every_decorated_triton_function_of_inductors_runtime_is_found() -> None:
@@ -54,8 +49,8 @@ def test_every_global_function_of_atens_cuda_headers_is_found_and_described() ->
 
 
 @pytest.fixture(scope="module")
-def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return kernel_sources(tmp_path_factory.mktemp("sources"))
+def sources() -> dict[str, Path]:
+    return kernel_sources()
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ FEW = 4096
 
 
 @pytest.fixture(scope="module")
-def pycute(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    root = str(kernel_sources(tmp_path_factory.mktemp("cute"))["nvidia-cutlass"])
+def pycute() -> Iterator[Any]:
+    root = str(kernel_sources()["nvidia-cutlass"])
     sys.path.insert(0, root)
     try:
         yield importlib.import_module("pycute")

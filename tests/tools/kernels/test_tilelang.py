@@ -71,9 +71,8 @@ FLA_CASES = [
 
 
 @pytest.fixture(scope="module")
-def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tilelang")
-    return kernel_sources(folder)["fla-core"]
+def sources() -> Path:
+    return kernel_sources()["fla-core"]
 
 
 def described(

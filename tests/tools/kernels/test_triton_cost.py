@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kernel_sources import kernel_sources
-from opscope_cache.store import MemoryStore
+from kernel_sources import inventory_of, kernel_sources
 from opscope_schemas.common import Repository
 from opscope_schemas.tiling import Cost
-from opscope_tools.kernels import Inventory, describe, scan, select
+from opscope_tools.kernels import Inventory, describe, select
 from opscope_tools.kernels.values.notation import evaluate
 from sampled import sampled
 
@@ -119,9 +118,9 @@ CASES = [
 
 
 @pytest.fixture(scope="module")
-def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def sources() -> dict[str, Path]:
     own = Path(__file__).parents[2] / "corpus/triton_costs"
-    return {**kernel_sources(tmp_path_factory.mktemp("sources")), "own": own}
+    return {**kernel_sources(), "own": own}
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +128,7 @@ def inventories(sources: dict[str, Path]) -> dict[str, tuple[Repository, Invento
     found = {}
     for name, root in sources.items():
         repository = Repository(name=name, root=root, packages=())
-        found[name] = repository, scan(repository, MemoryStore(), checkpoint=lambda: None, progress=lambda *_: None)
+        found[name] = repository, inventory_of(repository)
     return found
 
 

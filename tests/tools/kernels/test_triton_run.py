@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from access_lines import unlike
-from kernel_sources import kernel_sources
+from kernel_sources import inventory_of, kernel_sources
 from opscope_cache.store import MemoryStore
 from opscope_schemas.common import Repository
 from opscope_schemas.tiling import Cost, KernelTiling
@@ -153,14 +153,14 @@ def test_a_path_is_counted_unless_a_step_is_the_other_side() -> None:
 
 
 @pytest.fixture(scope="module")
-def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return kernel_sources(tmp_path_factory.mktemp("sources"))
+def sources() -> dict[str, Path]:
+    return kernel_sources()
 
 
 @pytest.mark.parametrize("package", ["liger-kernel", "fla-core"])
 def test_the_lists_and_the_cost_of_a_real_kernel_name_the_same_lines(package: str, sources: dict[str, Path]) -> None:
     repository = Repository(name=package, root=sources[package], packages=())
-    inventory = scan(repository, MemoryStore(), **QUIET)
+    inventory = inventory_of(repository)
     kernels = [k for k in inventory.kernels if k.role == "kernel"]
     chosen = random.Random(20).sample(kernels, 20)
     for kernel in describe(repository, inventory, chosen, **QUIET):

@@ -22,8 +22,8 @@ CUDA = "exllamav2/exllamav2_ext/cuda/rms_norm.cu"
 
 
 @pytest.fixture(scope="module")
-def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return kernel_sources(tmp_path_factory.mktemp("sources"))
+def sources() -> dict[str, Path]:
+    return kernel_sources()
 
 
 def written(context: ToolContext, package: Path, kernel: str) -> str:

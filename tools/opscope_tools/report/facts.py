@@ -465,6 +465,11 @@ class ImplementationFacts:
         """How long passes take where they can run: on one device, else on those that hold them."""
         return self.held or self.estimates
 
+    def beyond(self, phase: str) -> str:
+        """What has to be said of a time on one device that cannot hold the pass; empty where it can, or nothing is known of that."""
+        found = self.estimates.get(phase)
+        return "" if found is None or found.memory.fits else ", had one the memory"
+
     @property
     def subject(self) -> str:
         """The qualified class that the report is about."""

@@ -181,7 +181,7 @@ def _split(facts: ImplementationFacts, quotes: Quotes) -> str:
     if not found.memory.fits:
         text += ", more than it has room for"
     elif before and after:
-        text += f", and a {_step(facts)} step is modelled to take {quotes.said(f'{key}.time', after)} in place of {quotes.said(f'{_step(facts)}.time.calibrated', before)}"
+        text += f", and a {_step(facts)} step is modelled to take {quotes.said(f'{key}.time', after)} in place of {quotes.said(f'{_step(facts)}.time.calibrated', before)}{facts.beyond(_step(facts))}"
     return f"{text}."
 
 
@@ -225,7 +225,7 @@ def ranks_line(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
 def _limits(facts: ImplementationFacts) -> str:
     said = []
     for document in facts.documents:
-        found = facts.estimates.get(document.phase)
+        found = facts.served.get(document.phase)
         if found is not None:
             time = found.totals.calibrated_seconds or found.totals.bound_seconds
             first = found.spent[0] if found.spent else None
@@ -238,7 +238,9 @@ def _limits(facts: ImplementationFacts) -> str:
             said.append(f"{document.phase}{bound} by {by}, with {part} of the modelled {seconds(time)} in {kind}")
         else:
             said.append(f"{document.phase} by {facts.limited(document)[0]}")
-    return f"Limited: {'; '.join(said)}."
+    spread = next((one.parallel for one in facts.held.values()), None)
+    where = f" on the fewest of these devices that hold the passes, {spread.devices}" if spread is not None else ""
+    return f"Limited{where}: {'; '.join(said)}."
 
 
 def _positions(facts: ImplementationFacts, quotes: Quotes) -> str:

@@ -213,7 +213,8 @@ def _served(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) 
             less = quotes.said(f"{key}.{phase}.served_bytes", moved)
             text += f": its kernels, with what they take in of the operators around, move {less}, its own operators, run eagerly, {plain_bytes(eager)}"
         said.append(text)
-    return f"As engines run it on {_device(facts)}: {'; '.join(said)}." if said else ""
+    beyond = next(filter(None, map(facts.beyond, facts.estimates)), "")
+    return f"As engines run it on {_device(facts)}{beyond}: {'; '.join(said)}." if said else ""
 
 
 def _device(facts: ImplementationFacts) -> str:

@@ -39,14 +39,14 @@ LEGEND = (
 def timelines(facts: ImplementationFacts) -> list[Graph]:
     """The kernels of each pass whose time is known."""
     return [
-        _graph(document.phase, facts.estimates[document.phase], (facts.locate(facts.subject) or ("",))[0])
-        for document in facts.documents
-        if document.phase in facts.estimates
+        _graph(phase, facts.estimates[phase], (facts.locate(facts.subject) or ("",))[0], facts.beyond(phase))
+        for phase in (document.phase for document in facts.documents)
+        if phase in facts.estimates
     ]
 
 
-def _graph(phase: str, found: RooflineResult, own: str) -> Graph:
-    """`own`: the model's file."""
+def _graph(phase: str, found: RooflineResult, own: str, beyond: str) -> Graph:
+    """`own`: the model's file; `beyond`: what is said of a device that cannot hold the pass."""
     time_of = found.seconds_of
     whole = sum(map(time_of, found.operators))
     vertices, at, named = [], 0.0, _names(found.operators)
@@ -57,7 +57,7 @@ def _graph(phase: str, found: RooflineResult, own: str) -> Graph:
         vertices.append(Vertex(f"s{place}", lines, weight=share, span=Span(at, share)))
         at += share
     basis = "calibrated" if found.totals.calibrated_seconds is not None else "at least"
-    title = f"{phase} on {found.hardware.name}, {basis}: {seconds(whole)}"
+    title = f"{phase} on {found.hardware.name}{beyond}, {basis}: {seconds(whole)}"
     return Graph(tuple(vertices), layout="timeline", title=title)
 
 
