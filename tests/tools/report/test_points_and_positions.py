@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import report_toy as toy
 from opscope_schemas.analysis import Kernel, ModelInput, TensorInfo, Variable
+from opscope_schemas.common import Repository, Source
 from opscope_schemas.estimates import Alternative, RooflineResult, Spread, SweepPoint
+from opscope_tools.report import configuration, scan
 from opscope_tools.report.configuration import configuration_rows
 from opscope_tools.report.facts import ImplementationFacts
 from opscope_tools.report.point import point_said
 from opscope_tools.report.quotes import Quotes
+from opscope_tools.report.sources import SourceReader
 from opscope_tools.report.story import story
 
 IMAGE = ModelInput(name="pixel_values", shape=("{batch_size}", "3", "{height}", "{height}"), dtype="bfloat16")
@@ -260,3 +264,25 @@ def test_attention_that_adds_a_tensor_to_its_scores_is_told_with_its_time(facts:
 
     assert "adds to its scores is read by none of these kernels" in told("bfloat16")
     assert "adds to its scores" not in told("bool")
+
+
+@pytest.mark.parametrize(
+    ("asks", "version", "told"),
+    [
+        ("is_torch_less_or_equal('2.10.0', accept_dev=True)", "2.13.0+cpu", False),
+        ("is_torch_less_or_equal('2.10.0')", "2.10.0", True),
+        ("is_torch_less_or_equal('2.10.0')", "2.9.1", True),
+        ('is_torch_greater_or_equal("2.10.0")', "2.9.1", False),
+        ('is_torch_greater_or_equal("2.10.0")', "2.13.0+cpu", True),
+        ("not is_torch_less_or_equal('2.10.0')", "2.13.0+cpu", True),
+        ("weight.is_cpu", "2.13.0+cpu", True),
+    ],
+)
+def test_an_alignment_that_another_torch_asks_for_is_none(
+    asks: str, version: str, told: bool, facts: ImplementationFacts, tmp_path: Path
+) -> None:
+    (tmp_path / "moe.py").write_text(f"if (\n    {asks}\n    and weight.data_ptr() % 16 != 0\n):\n    pass\n")
+    reader = SourceReader([Repository(name="mine", root=tmp_path, packages=())])
+    here = replace(facts, reader=reader, sources=(Source(repository="pytorch", version=version),))
+    hit = scan.Hit("moe.py", 3, "", "weight.data_ptr() % 16 != 0")
+    assert configuration._of_another_torch(here, hit) is not told

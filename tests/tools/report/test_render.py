@@ -425,7 +425,7 @@ def test_what_was_measured_to_save_stands_before_what_a_bound_promises(facts: Im
     assert (
         "Of a decode step as modelled (of its bound): weights fp8 50 % (40 %; kernels of vllm). Of its bound alone, as no measurement of matrix products of "
         "these formats is at hand: weights int4 70 %. As measured, too little at these sizes to tell by fits: cache fp8 (40 % of its bound; kernels of vllm). "
-        "As measured, it takes longer at these sizes with weights fp8_block (150 % longer, though its bound is 40 % shorter; kernels of sglang and vllm). Weights are those of the layers' products"
+        "As measured, it takes longer at these sizes with weights fp8_block (150 % longer, though its bound is 40 % shorter; kernels of sglang and vllm): that is of these kernels, and others of the format may take less. Weights are those of the layers' products"
     ) in told
 
 

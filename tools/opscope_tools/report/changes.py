@@ -119,7 +119,7 @@ def _of_pass(phase: str, facts: ImplementationFacts, quotes: Quotes) -> Iterator
             f"{one.name} ({quotes.decimal(f'{phase}.saved.{one.name}.longer', -100 * one.share, 0)} % longer, though its bound is {of_bound(one)} shorter{_by(one, asked)})"
             for one in sorted(longer, key=lambda one: one.share)
         ]
-        yield f"As measured, it takes longer at these sizes with {', '.join(told)}."
+        yield f"As measured, it takes longer at these sizes with {', '.join(told)}: that is of these kernels, and others of the format may take less."
 
 
 def _left_out(told: Sequence[Alternative]) -> Iterator[str]:

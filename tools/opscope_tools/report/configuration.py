@@ -52,6 +52,8 @@ _ALIGNED = re.compile(r"multiple|divisib|%")
 _PLAIN_SET = re.compile(r"self\.\w+|[\d.]+")
 #: axes of a tensor that holds the weights of all experts
 _STACKED = 3
+#: transformers' tests of torch's version
+_TORCH_ASKED = re.compile(r"is_torch_(less|greater)_or_equal\(['\"]([\d.]+)['\"]")
 #: a line that asks whether memory is aligned
 _ALIGNS = r"\bdata_ptr\(\)\s*%"
 #: characters of a value in a list
@@ -540,7 +542,9 @@ def constraint_lines(facts: ImplementationFacts) -> list[str]:
     aligned = [check for check in rest if _ALIGNED.search(_said(check))]
     files = joined(f"`{path}`" for path in model_files(facts))
     lines = [f"Alignment: {_quoted(check)}" for check in aligned]
-    beside = ", ".join(_asked(facts, hit) for hit in lines_that_ran(facts, _ALIGNS))
+    beside = ", ".join(
+        _asked(facts, hit) for hit in lines_that_ran(facts, _ALIGNS) if not _of_another_torch(facts, hit)
+    )
     declared = f"Alignment: none declared; searched assert and raise in the classes that ran in {files}"
     asks = f"; what ran, or functions beside it that it may call, ask for it at {beside}" if beside else ""
     lines = lines or [f"{declared}{asks}."]
@@ -661,6 +665,17 @@ def _asked(facts: ImplementationFacts, hit: scan.Hit) -> str:
     also = [f"`{in_code(text)}`" for text in scan.asked_beside(facts.reader, hit.path, hit.line)]
     where = f", where {' and '.join(also)}" if also else ""
     return f"`{in_code(hit.text.strip())}` ({hit.pointer}{where})"
+
+
+def _of_another_torch(facts: ImplementationFacts, hit: scan.Hit) -> bool:
+    """Whether a line's condition asks for another torch than the report speaks of."""
+    has = next((source.version for source in facts.sources if source.repository == "pytorch"), "")
+    for condition in scan.asked_beside(facts.reader, hit.path, hit.line) if has else ():
+        if (asked := _TORCH_ASKED.match(condition)) is not None:
+            here, there = (tuple(map(int, re.findall(r"\d+", text)[:2])) for text in (has, asked[2]))
+            if here > there if asked[1] == "less" else here < there:
+                return True
+    return False
 
 
 def _said(check: Check) -> str:

@@ -56,7 +56,7 @@ def kernel_rows(facts: ImplementationFacts) -> list[Row]:
             (
                 f"`{hook.name}`",
                 f"`{in_code(hook.expression)}`",
-                f"kernel from elsewhere, in {hook.within}: `{hook.file}:{hook.line}`",
+                f"a kernel from elsewhere may take its place, as none did here, in {hook.within}: `{hook.file}:{hook.line}`",
             )
             for hook in hooks
         ),

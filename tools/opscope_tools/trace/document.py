@@ -38,11 +38,11 @@ from opscope_tools.trace.variables import ELEMENT, RUN_HINTS, is_depth
 T = TypeVar("T")
 CONVENTIONS = (
     "FLOPs: a multiply and an add are 1 each, so a matrix product of (m, k) and (k, n) is 2*m*n*k; a bias add is 1 per element.",
-    "Element-wise arithmetic and each transcendental count 1 per output element, of integers as of floats; a reduction 1 per input element.",
+    "Element-wise arithmetic and each transcendental count 1 per output element, of integers as of floats; a sum, a mean or a product over elements 1 per input element.",
     "Activations, norms and softmax count as the arithmetic of their definitions (sigmoid 4, silu 5, gelu 5, tanh-gelu 8, softmax 3 per element).",
     "Copies, casts, views, comparisons, sorting and indexing count 0 FLOPs.",
     "matmul_flops holds matrix products, attention products, convolutions and grouped products alone, without bias adds.",
-    "Attention is counted dense, beside its products 4 for each score (the scale 1, softmax 3) and 1 for a mask that is added; totals.causal_saving says what a causal kernel may skip.",
+    "Attention is counted dense, where one kernel runs it beside its products 4 for each score (the scale 1, softmax 3) and 1 for a mask that is added, else operator by operator; totals.causal_saving says what a causal kernel may skip.",
     "Bytes are those of eager execution: each operator reads each distinct input once and writes its outputs once; views are free.",
     "Broadcast inputs are read at their stored size; an embedding, an index or a gather reads the rows that it takes, each as often as it takes it, and its indices.",
     "Weights are w_bytes, activations a_bytes and the KV cache's keys and values kv_bytes each where they have the model's dtype; "

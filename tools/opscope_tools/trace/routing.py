@@ -123,6 +123,7 @@ def notes(tree: CallTree, call: CallRecord) -> tuple[str, ...]:
     return tuple(
         f"Of the experts of a layer, totals read those that can be touched, {r.bound}; uniform routing is expected to touch {r.text()}."
         for r in routings(tree, call)
+        if r.tokens.constant() != 1  # one token touches as many as it chooses
     )
 
 
