@@ -163,7 +163,7 @@ def test_a_task_that_reads_its_run_before_says_so(facts: ImplementationFacts) ->
     found = tasks(document, toy.graph(document))[-1]
     assert (found.after, found.again) == ((found.number - 1,), (found.number,))
     [row] = catalogue_rows(facts, [found])
-    assert row[-1] == f"{found.number - 1}; where it runs again: {found.number}"
+    assert row[-1] == f"{found.number - 1}; again: {found.number}"
 
 
 @pytest.mark.parametrize("seed", range(5))

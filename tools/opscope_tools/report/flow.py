@@ -17,13 +17,13 @@ __all__ = ["ORDER_NOTE", "bare", "catalogue_rows", "dependency_graph", "forward_
 ORDER_NOTE = (
     "Dependencies are the tasks whose results a task reads; views count as the tensor that they look into, weights and "
     "inputs are no tasks. Tasks that do not depend on each other may run side by side. A task that runs again is listed once, with what its "
-    "first run reads, then with what later runs read beside or in place of that (its own number: a run before it); section 6.1 shows every "
+    "first run reads, then, behind `again`, with what later runs read beside or in place of that (its own number: a run before it); section 6.1 shows every "
     "run. A row holds tasks that follow one another and run as often as each other, on one line or in one call of a module that calls no "
     "others; where others read from its middle, they name the task."
 )
 _LIBRARY = "library"
 #: how a reader says that another run of it than the first reads something, or that it reads what was made in the repetition before (of a layer, or of a step of a loop)
-RERUN, CARRIED = " where it runs again", " of the repetition before"
+RERUN, CARRIED = " again", " of the repetition before"
 #: tasks of one chain
 _CHAIN = 12
 #: characters of a line of operators that follow each other
