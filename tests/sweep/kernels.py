@@ -197,7 +197,6 @@ def report(repository: Repository, compile_: int, shown: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("folders", nargs="*", type=Path)
-    parser.add_argument("--cache", type=Path, default=Path(".sweep-kernels"))
     parser.add_argument("--compile", type=int, default=0, dest="compile_")
     parser.add_argument("--show", type=int, default=5)
     arguments: Any = parser.parse_args()

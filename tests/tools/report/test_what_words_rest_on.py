@@ -581,6 +581,21 @@ def test_the_side_that_other_calls_take_stands_beside_the_one_shown() -> None:
     )
 
 
+def test_what_a_whole_side_is_told_to_be_is_not_told_of_a_part_of_it() -> None:
+    """Told of the part alone, it would say that the rest of the side runs there."""
+    source = "def f(x, c):\n    if c.step:\n        y = step(x)\n    else:\n        if c.kept:\n            x = save(x)\n        y = g(x)\n    return y"
+    (function,) = ast.parse(source).body
+    assert isinstance(function, ast.FunctionDef)
+    call = Call(
+        ran=lambda first, last: first <= 7 and last >= 6,
+        elsewhere=lambda first, _: "in decode at a" * (first in (3, 5, 6)),
+    )
+    drawn = pseudocode(function, "f", ["note"], call)
+    assert "if c.step:  # :2, runs in decode at a, not here\n" in drawn
+    assert "x = save(x)  # :6" in drawn
+    assert "do not run" not in drawn
+
+
 def test_all_steps_of_a_loop_are_counted_and_told_where_the_loop_stands(facts: ImplementationFacts) -> None:
     """The first step stands apart in a trace where it differs from the others."""
     first = next(kernel for _, kernel in leaves(facts.main) if kernel.operator)

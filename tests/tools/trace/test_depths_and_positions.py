@@ -6,6 +6,8 @@ least), take a size outside of the layers from their number, or have a table of 
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -17,7 +19,7 @@ from opscope_tools.count_flops import count_flops
 from opscope_tools.running.tool import ToolContext
 from opscope_tools.trace.document import assignment
 from opscope_tools.trace.protocol import ModelSpec, TraceRequest
-from opscope_tools.trace.worker import attempts
+from opscope_tools.trace.worker import attempts, patches
 from opscope_tools.trace.worker.session import quiet
 from opscope_tools.trace.worker.stacks import Stacks
 from opscope_tools.trace.worker.writing import written
@@ -177,7 +179,7 @@ READ = {
     "index_select": lambda self, positions: self.table.index_select(0, positions),
     # columns, of which a model of any length has enough
     "columns": lambda self, positions: self.table[:, positions % 24][:1].transpose(0, 1),
-    # clamped: a run of any length has a row for each
+    # made for each position: there is no table that ends
     "computed": lambda self, positions: positions[:, None] * self.table[0],
 }
 
@@ -202,3 +204,26 @@ def test_however_a_table_of_positions_is_read_its_end_is_a_condition(way: str) -
         bears.append(n)
     assert held == bears
     assert bool(trace.ends) is (80 not in bears)
+
+
+def test_initialisers_do_nothing_by_whatever_name_a_module_holds_them_and_other_functions_do() -> None:
+    """Also in one block within another, and where a name was bound to something else, or added, since the module was looked through."""
+    fill, own = torch.nn.init.zeros_, lambda tensor: tensor + 1
+    module = ModuleType("mine")
+    vars(module).update(by=fill, other=fill)
+    sys.modules["mine"] = module
+    try:
+        for _ in range(2):
+            with patches.no_initialisation(), patches.no_initialisation():
+                assert fill not in (module.by, module.other)
+            assert module.by is module.other is fill
+        vars(module)["other"] = own
+        with patches.no_initialisation():
+            assert module.other is own
+            assert module.by is not fill
+        vars(module)["late"] = fill
+        with patches.no_initialisation():
+            assert module.late is not fill
+        assert module.late is module.by is fill
+    finally:
+        del sys.modules["mine"]

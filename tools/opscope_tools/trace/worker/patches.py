@@ -246,11 +246,11 @@ def _fills_in(module: object) -> list[str]:
     """The names by which a module holds functions that fill tensors; it is looked through again once it has more names or fewer."""
     held = getattr(module, "__dict__", {})
     _, size, names = _LOOKED_THROUGH.get(id(module), (module, -1, []))
+    fills = _fills()
     if size != len(held):
-        fills = _fills()
         names = [name for name, value in [*held.items()] if id(value) in fills]
         _LOOKED_THROUGH[id(module)] = module, len(held), names
-    return names
+    return [name for name in names if id(held.get(name)) in fills]  # since then they may be bound to something else
 
 
 @contextlib.contextmanager

@@ -46,11 +46,9 @@ def room(
 
 def _looks_up(op: OpRecord) -> bool:
     """Whether it takes a row of a table for each of its indices: an index beyond the table's rows ends the run."""
-    if (
-        op.operator not in ("aten.embedding", "aten.index", "aten.index_select")
-        or len(op.inputs) != 2
-        or not op.outputs
-    ):
+    if op.operator == "aten.embedding":
+        return len(op.inputs) > 1
+    if op.operator not in ("aten.index", "aten.index_select") or len(op.inputs) != 2 or not op.outputs:
         return False
     table, looked_up = op.inputs
     return op.outputs[0].shape == (*looked_up.shape, *table.shape[1:])
