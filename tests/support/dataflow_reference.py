@@ -1,8 +1,8 @@
 """The memory and the dependencies of a pass, by running it: a small model on real tensors, every layer, no symbols.
 
-Independent of the engine: watches torch's dispatcher, keeps every storage alive so that none is taken for another, and
-frees each in thought after the last operator that reads it. Run as a program: a JSON list of requests on the command line, one
-of answers on stdout.
+Independent of the engine: watches torch's dispatcher, and asks before each operator which storages Python has let go.
+Weak references keep the place of each from being another's. Run as a program: a JSON list of requests on the command line,
+one of answers on stdout.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ def main() -> None:
 def answer(request: dict[str, Any]) -> dict[str, Any]:
     import torch
     import transformers
+    from torch.multiprocessing.reductions import StorageWeakRef
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils._pytree import tree_leaves
 
@@ -39,7 +40,8 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
             self.last: dict[int, int] = {}
             self.size: dict[int, int] = {}
             self.maker: dict[int, tuple[int, str]] = {}
-            self.alive: list[Any] = []
+            self.places: dict[int, Any] = {}
+            self.alive: set[int] = set()
             self.edges: list[tuple[str, str]] = []
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -48,21 +50,28 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
             if func.is_view or func._schema.name in ("aten::_unsafe_view", "aten::detach", "aten::lift_fresh"):
                 return result
             made = [t for t in tree_leaves(result) if isinstance(t, torch.Tensor)]
+            self.look()
             self.time += 1
             name = func._schema.name.replace("::", ".")
             before = {self.maker[s] for s in map(storage, given) if s in self.maker}
             self.edges += [(maker, name) for _, maker in before]
-            for tensor in given:
-                self.last[storage(tensor)] = self.time
             for tensor in made:
                 key = storage(tensor)
                 if key not in self.born and key not in known:
                     self.born[key] = self.time
-                    self.size[key] = tensor.numel() * tensor.element_size()
-                    self.alive.append(tensor.untyped_storage())
-                self.last[key] = self.time
+                    # a GPU keeps mean and scale of each row in full precision
+                    kept = name == "aten.native_layer_norm" and tensor is not made[0]
+                    self.size[key] = tensor.numel() * (4 if kept else tensor.element_size())
+                    self.places[key] = StorageWeakRef(tensor.untyped_storage())
+                    self.alive.add(key)
                 self.maker[key] = (self.time, name)
             return result
+
+        def look(self) -> None:
+            """What is gone was there until the operator before."""
+            gone = {key for key in self.alive if self.places[key].expired()}
+            self.alive -= gone
+            self.last.update(dict.fromkeys(gone, self.time))
 
     def storage(tensor: Any) -> int:
         return int(tensor.untyped_storage()._cdata)
@@ -85,15 +94,15 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
         watch = Watch()
         with watch:
             result = model(**inputs, **filled, **request.get("options", {}))
+    watch.look()
     end = watch.time + 1
+    watch.last.update(dict.fromkeys(watch.alive, end))
     caches = [cache for name in CACHES if (cache := getattr(result, name, None)) is not None]
     kept: dict[int, Any] = {}
     held = [tensor for cache in caches for layer in getattr(cache, "layers", cache) for tensor in inside(layer)]
     for tensor in held:
         if tensor.dim() > 1:  # not its counters
             kept[storage(tensor)] = tensor
-    for tensor in [result[0]]:
-        watch.last[storage(tensor)] = end
     peak = max(
         sum(watch.size[s] for s, born in watch.born.items() if s not in kept and born <= now <= watch.last[s])
         for now in range(1, end)

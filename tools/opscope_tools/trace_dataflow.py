@@ -82,7 +82,8 @@ def _in_numbers(arguments: DataflowArguments, found: Found, context: ToolContext
     numbers, values = evaluated(flow, there.values), there.values
     operators = {one.id: one for one in flow.operators}
     peak = next((p for p in flow.peaks if p.operator == numbers.peak_operator), None)
-    living = [t for t in flow.tensors if peak is not None and t.id in peak.tensors]
+    tensors = {t.id: t for t in flow.tensors}
+    living = [tensors[index] for index in peak.tensors] if peak is not None else []
     held = [_held(t, operators.get(t.created_by), values) for t in living]
     at = run_sizes(there)
     shown = ", ".join(f"{name} {value:,}" for name, value in at.items() if isinstance(value, int))

@@ -1,13 +1,13 @@
 """From a trace to the operator graph of one module call: dependencies, lifetimes, peak memory, growth of the cache.
 
-A tensor lives from the operator that makes it to the last one that reads it, folded siblings included: the least that
-the order of eager execution needs. Order: the graph, its memory, numbers at a point.
+A tensor lives from the operator that makes it until Python lets it go: the least that eager execution takes. Engines free it
+after the last operator that reads it. Order: the graph, its memory, numbers at a point.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,15 +16,17 @@ from opscope_schemas.dataflow import CacheGrowth, Dataflow, DataflowNumbers, Flo
 from opscope_schemas.formula import Formula, Monomial, Rational, evaluate, variables
 
 from opscope_tools.trace.document import CallTree, not_counted, shown_conditions, worked_out_once
-from opscope_tools.trace.protocol import CallRecord, KeptRecord, OpRecord, TensorRecord
+from opscope_tools.trace.protocol import BesideRecord, CallRecord, KeptRecord, OpRecord, TensorRecord
 from opscope_tools.trace.serving import kernels, resized, unmade
 
 _ZERO, _ONE = Formula.const(0), Formula.const(1)
 #: points of a peak that depend on sizes and are kept apart
 _MOST_PEAKS = 200
+#: kinds of tensors that count towards a peak
+_COUNTED = ("activation", "output")
 _EQUAL = re.compile(r"\{(\w+)\} == \{(\w+)\}")
 ASSUMPTIONS = (
-    "A tensor lives from the operator that makes it to the last that reads it; eager Python frees it no sooner, and later where a name still holds it.",
+    "A tensor lives from the operator that makes it until no name, list or running function of Python holds it.",
     "Peaks are of activations: weights, the cache, the inputs that the caller keeps and temporary workspaces of kernels come on top.",
 )  # fmt: skip
 
@@ -42,12 +44,12 @@ class _Placed:
 def dataflow(tree: CallTree, call: CallRecord) -> Dataflow:
     """The graph of one call of `call`."""
     placed = list(_placed(tree, call, "", _ONE))
-    scope = _Scope(tree, [p.op for p in placed])
+    scope = _Scope(tree, [p.op for p in placed], call)
     operators = list(_operators(tree, placed, scope))
     tensors = [scope.shown(record) for record in scope.tensors]
     peaks = scope.peaks()
     cache = cache_growth(tree, call)
-    peak = str(Formula.maximum(*(p for _, p in peaks))) if peaks else ""
+    peak = str(Formula.maximum(*(p for _, p, _ in peaks))) if peaks else ""
     inputs, weights = _inputs(tree, call), Formula.parse(call.weights)
     trace = tree.trace
     texts = [
@@ -65,7 +67,7 @@ def dataflow(tree: CallTree, call: CallRecord) -> Dataflow:
         phase=trace.phase, attention=trace.attention, dtype=trace.dtype,  # type: ignore[arg-type]  # a trace keeps its phase as text
         operators=tuple(operators), tensors=tuple(tensors), depth=max((o.level for o in operators), default=-1) + 1,
         peak_activations=peak, inputs=inputs, cache=cache, weights=str(weights),
-        peaks=tuple(PeakPoint(operator=o, bytes=str(p), tensors=scope.living(o)) for o, p in peaks),
+        peaks=tuple(PeakPoint(operator=o, bytes=str(p), tensors=scope.ids(held)) for o, p, held in peaks),
         variables=_used(trace.variables, texts), assumptions=(*ASSUMPTIONS, *trace.assumptions),
         conditions=shown_conditions(tree, call), not_counted=not_counted(tree.ops_below(call)),
     )  # fmt: skip
@@ -127,25 +129,20 @@ def _used(known: Sequence[Variable], texts: Iterable[str]) -> tuple[Variable, ..
 class _Scope:
     """The operators of one module call and the tensors that they touch."""
 
-    def __init__(
-        self, tree: CallTree, ops: Sequence[OpRecord], runs_at: Mapping[int, int] | None = None, never: Collection[int] = (),
-        others: Mapping[int, Formula] | None = None,
-    ) -> None:  # fmt: skip
-        """`runs_at`: order of an operator -> that of the kernel as whose part it runs, where it is none of its own.
-        `never`: tensors that are not made. `others`: bytes of what is made in a tensor's place."""
-        self._others = others or {}
+    def __init__(self, tree: CallTree, ops: Sequence[OpRecord], call: CallRecord) -> None:
         self.ops = ops
-        self._runs_at = runs_at or {}
-        self._point = _traced_at(tree)
+        self._tree, self._call = tree, call
         self.numbers = {op.order: number for number, op in enumerate(ops, 1)}
-        touched = {i for op in ops for i in (*op.reads, *op.writes)}.difference(never)
+        touched = {i for op in ops for i in (*op.reads, *op.writes)}
         self.tensors = [t for t in tree.trace.tensors if t.index in touched]
         self._ids = {t.index: number for number, t in enumerate(self.tensors, 1)}
         self._made = {i: op.order for op in reversed(ops) for i in op.writes}
         self._first, self._last = (ops[0].order, ops[-1].order) if ops else (0, 0)
 
     def ids(self, indices: Iterable[int]) -> tuple[int, ...]:
-        return tuple(self._ids[i] for i in indices)
+        """What stands for a tensor of a folded sibling is that of the first one."""
+        first = {t.index: t.alias_of for t in self._counted if t.index not in self._ids and t.alias_of is not None}
+        return tuple(self._ids[first.get(i, i)] for i in indices)
 
     def shown(self, record: TensorRecord) -> FlowTensor:
         made = self._made.get(record.index, 0)
@@ -163,60 +160,71 @@ class _Scope:
 
     def _span(self, record: TensorRecord) -> tuple[int, int]:
         """The first and last operator during which the tensor is in memory."""
-        inside = [self.numbers[op.order] for op in self.ops if record.born <= op.order <= record.last]
+        inside = [self.numbers[op.order] for op in self.ops if record.born <= op.order <= record.held]
         touching = [self.numbers[op.order] for op in self.ops if record.index in (*op.reads, *op.writes)]
         return min([*inside, *touching]), max([*inside, *touching])
 
-    def _counts(self, record: TensorRecord) -> bool:
-        """Whether a tensor is part of a peak: what operators of the pass made, and the module makes or is given."""
-        return record.kind in ("activation", "output")
-
     @cached_property
-    def _lives(self) -> list[tuple[int, int, TensorRecord]]:
-        """What counts, with the orders between which it is in memory. What one kernel makes and alone reads is in none."""
-        counted = [t for t in self.tensors if self._counts(t)]
-        if not self._runs_at:
-            return [(t.born, t.last, t) for t in counted]
-        made: dict[int, int] = {}
-        users: dict[int, set[int]] = {}
-        ended: dict[int, int] = {}
-        for op in self.ops:
-            at = self._runs_at.get(op.order, op.order)
-            made.update((index, min(at, made.get(index, at))) for index in op.writes)
-            for index in (*op.reads, *op.writes):
-                users.setdefault(index, set()).add(at)
-                ended[index] = max(op.order, at)
-        fused = set(self._runs_at.values())
+    def _counted(self) -> list[TensorRecord]:
+        """What counts towards a peak: what operators of the pass made, and the module makes or is given."""
+        touched = self._ids.keys()
         return [
-            (made.get(t.index, t.born), max(t.last, *users[t.index]), t)
-            for t in counted
-            if t.kind == "output" or not (users[t.index] == {made.get(t.index)} <= fused and t.last <= ended[t.index])
+            t
+            for t in self._tree.trace.tensors
+            if t.kind in _COUNTED and (t.index in touched or (t.alias_of in touched and self._call.order < t.born <= self._last))
         ]
 
-    def _live(self, order: int) -> list[TensorRecord]:
-        return [t for begin, end, t in self._lives if begin <= order <= end]
+    def peaks(self) -> list[tuple[int, Formula, tuple[int, ...]]]:
+        """The operators and sums of which one is the largest, whatever the sizes, and the tensors that are in memory then.
 
-    def living(self, number: int) -> tuple[int, ...]:
-        """Ids of the tensors that live during an operator and count towards its peak."""
-        return self.ids(t.index for t in self._live(self.ops[number - 1].order))
-
-    def peaks(self) -> list[tuple[int, Formula]]:
-        """The operators and sums of which one is the largest, whatever the sizes; the largest as traced comes first.
-
-        [] where a size is not known.
+        [] where a size is not known. The largest as traced comes first.
         """
-        sums: dict[Formula, int] = {}
-        sizes = {**{t.index: Formula.parse(t.size) for t in self.tensors if t.size}, **self._others}
-        for op in self.ops:
-            if self._runs_at.get(op.order, op.order) != op.order:
-                continue
-            live = self._live(op.order)
-            if any(t.index not in sizes for t in live):
+        sums: dict[Formula, tuple[int, tuple[int, ...]]] = {}
+        sizes = {t.index: Formula.parse(t.size) for t in self._counted if t.size}
+        for order, held in self._held(self._call):
+            if any(index not in sizes for index in held):
                 return []
-            sums.setdefault(sum((sizes[t.index] for t in live), _ZERO), self.numbers[op.order])
-        kept = [f for f in sums if not any(f != other and _below(f, other) for other in sums)]
-        kept.sort(key=lambda f: -f.evaluate(self._point))
-        return [(sums[f], f) for f in kept] if len(kept) <= _MOST_PEAKS else []
+            sums.setdefault(sum((sizes[index] for index in held), _ZERO), (self.numbers[order], held))
+        return [(sums[f][0], f, sums[f][1]) for f in _largest(self._tree, sums)]
+
+    def _held(self, call: CallRecord) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """During each operator of a call, and of those that it makes: what is in memory, of all that the call's own begin leaves.
+
+        Where a call stands for siblings, what lies beside one of these may be more than what lies beside the first.
+        """
+        whole = call is self._call
+        for child in self._tree.children(call):
+            if isinstance(child, OpRecord):
+                yield child.order, tuple(t.index for t in self._during(child.order) if whole or t.born > call.order)
+                continue
+            others = [self._beside(record, call, whole) for record in self._siblings.get(child.index, ())]
+            for order, inside in self._held(child):
+                first = [t.index for t in self._during(order) if t.born <= child.order and (whole or t.born > call.order)]
+                for beside in dict.fromkeys((tuple(first), *others)):
+                    yield order, (*beside, *inside)
+
+    def _during(self, order: int) -> list[TensorRecord]:
+        return [t for t in self._counted if t.born <= order <= t.held]
+
+    def _beside(self, record: BesideRecord, call: CallRecord, whole: bool) -> tuple[int, ...]:
+        """What a call made, or was given, and is in memory when a sibling of one that it makes runs."""
+        known = {t.index: t for t in self._counted}
+        return tuple(i for i in record.tensors if i in known and (whole or known[i].born > call.order))
+
+    @cached_property
+    def _siblings(self) -> dict[int, list[BesideRecord]]:
+        found: dict[int, list[BesideRecord]] = {}
+        for record in self._tree.trace.beside:
+            found.setdefault(record.call, []).append(record)
+        return found
+
+
+def _largest(tree: CallTree, sums: Iterable[Formula]) -> list[Formula]:
+    """Those of which one is the largest, whatever the sizes, the largest as traced first; [] where they are too many."""
+    sums, point = list(sums), _traced_at(tree)
+    kept = [f for f in sums if not any(f != other and _below(f, other) for other in sums)]
+    kept.sort(key=lambda f: -f.evaluate(point))
+    return kept if len(kept) <= _MOST_PEAKS else []
 
 
 @worked_out_once
@@ -227,10 +235,42 @@ def served_peak(tree: CallTree, call: CallRecord) -> str:
     """
     runs_at = {part.order: kernel.ops[0].order for kernel in kernels(tree, call) for part in kernel.ops[1:]}
     left_out = unmade(tree, call)
-    ops = [placed.op for placed in _placed(tree, call, "", _ONE)]
-    never = {index for op in ops if op.order in left_out for index in op.writes}
-    peaks = _Scope(tree, [op for op in ops if op.order not in left_out], runs_at, never, resized(tree, call)).peaks()
-    return str(Formula.maximum(*(peak for _, peak in peaks))) if peaks else ""
+    ops = [placed.op for placed in _placed(tree, call, "", _ONE) if placed.op.order not in left_out]
+    never = {index for placed in _placed(tree, call, "", _ONE) if placed.op.order in left_out for index in placed.op.writes}
+    touched = {i for op in ops for i in (*op.reads, *op.writes)}.difference(never)
+    counted = [t for t in tree.trace.tensors if t.index in touched and t.kind in _COUNTED]
+    sizes = {**{t.index: Formula.parse(t.size) for t in counted if t.size}, **resized(tree, call)}
+    lives = list(_served_lives(ops, counted, runs_at))
+    sums: dict[Formula, None] = {}
+    for op in ops:
+        if runs_at.get(op.order, op.order) == op.order:
+            live = [t.index for begin, end, t in lives if begin <= op.order <= end]
+            if any(index not in sizes for index in live):
+                return ""
+            sums[sum((sizes[index] for index in live), _ZERO)] = None
+    largest = _largest(tree, sums)
+    return str(Formula.maximum(*largest)) if largest else ""
+
+
+def _served_lives(
+    ops: Sequence[OpRecord], counted: Sequence[TensorRecord], runs_at: Mapping[int, int]
+) -> Iterator[tuple[int, int, TensorRecord]]:
+    """Between which orders what counts is in memory, each freed after its last reader. What one kernel makes and alone reads is
+    in none. `runs_at`: order of an operator -> that of the kernel as whose part it runs, where it is none of its own."""
+    made: dict[int, int] = {}
+    users: dict[int, set[int]] = {}
+    ended: dict[int, int] = {}
+    for op in ops:
+        at = runs_at.get(op.order, op.order)
+        made.update((index, min(at, made.get(index, at))) for index in op.writes)
+        for index in (*op.reads, *op.writes):
+            users.setdefault(index, set()).add(at)
+            ended[index] = max(op.order, at)
+    fused = set(runs_at.values())
+    for t in counted:
+        within = users[t.index] == {made.get(t.index)} <= fused and t.last <= ended[t.index]
+        if t.kind == "output" or not within:
+            yield made.get(t.index, t.born), max(t.last, *users[t.index]), t
 
 
 def _inputs(tree: CallTree, call: CallRecord) -> str:

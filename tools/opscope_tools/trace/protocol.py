@@ -163,6 +163,7 @@ class TensorRecord(Frozen):
     size: str = Field(default="", description="Bytes; empty: not known.")
     born: int = 0
     last: int = Field(default=0, description="Order of the last event that reads it.")
+    held: int = Field(default=0, description="Order of the last event during which Python holds it.")
     alias_of: int | None = Field(default=None, description="The tensor that a folded sibling returned it in place of.")
 
 
@@ -181,6 +182,13 @@ class CarriedRecord(Frozen):
     call: int
     read: int
     made: int
+
+
+class BesideRecord(Frozen):
+    """What is in memory when a folded sibling runs in the place of a call: tensors of the pass, or those they stand for."""
+
+    call: int
+    tensors: tuple[int, ...]
 
 
 class SavedRecord(Frozen):
@@ -235,6 +243,7 @@ class Trace(Frozen):
     cache_before: tuple[KeptRecord, ...] = ()
     cache_after: tuple[KeptRecord, ...] = ()
     carried: tuple[CarriedRecord, ...] = ()
+    beside: tuple[BesideRecord, ...] = ()
     idle: tuple[IdleRecord, ...] = ()
     saved: tuple[SavedRecord, ...] = Field(default=(), description="Of a training step.")
     layers: tuple[int, ...] = Field(default=(), description="Calls that recomputation runs again, of a training step.")

@@ -1,7 +1,8 @@
 """Which operator makes and which reads each tensor of a pass: what `Recorder` notes for dependencies and lifetimes.
 
 A tensor is a stretch of memory (a storage): its views are it. What a folded sibling returns is a tensor of its own that
-stands for the first one's (`alias_of`). Order: `Held`, what the recorder tells, what it is told.
+stands for the first one's (`alias_of`). How long Python holds one is seen by weak references, asked at each operator: so
+the recorder itself may hold none that the model made. Order: `Held`, what the recorder tells, what it is told.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ _DEEPEST = 8
 
 @dataclass
 class Held:
-    """A tensor in memory. `born` and `last` are orders of the record; `born` 0: it was there before the pass.
+    """A tensor in memory. `born`, `last` and `held` are orders of the record; `born` 0: it was there before the pass.
 
+    `last`: when an operator last touched it; `held`: until when a name, a list or a running function of Python held it.
     `size`: its bytes; None where no formula says them. `makers`: orders of the operators that wrote what it holds now.
     """
 
@@ -41,6 +43,7 @@ class Held:
     size: Formula | None
     born: int = 0
     last: int = 0
+    held: int = 0
     makers: frozenset[int] = frozenset()
     alias_of: int | None = None
     #: orders of the operators that read it
@@ -81,6 +84,10 @@ class Flow:
         self._views: dict[object, int] = {}
         #: of every storage, what keeps its place from being another's, but not its memory
         self._places: list[StorageWeakRef] = []
+        #: storages that Python holds -> their tensor, and what says that it holds them no more
+        self._living: dict[int, tuple[int, Callable[[], bool]]] = {}
+        #: (index of the folded call, the tensors of the pass that are in memory when a sibling runs in its place)
+        self.beside: dict[tuple[int, tuple[int, ...]], None] = {}
 
     # ---- before and after the pass
 
@@ -95,6 +102,9 @@ class Flow:
 
     def leave(self, result: Iterable[tuple[str, Any]], cache: Any, order: int) -> None:
         """What the pass returns, by name, and what its cache holds then."""
+        self._look(order)
+        for index, _ in self._living.values():
+            self.tensors[index].held = order
         self.after = self._held(cache)
         for index in (kept.index for kept in self.after):
             self._stays(index, "", order)
@@ -134,10 +144,11 @@ class Flow:
                 self.tensors[self._new(tensor, "activation", *self._measure(tensor))].born = order
             else:
                 self._at[_storage(tensor)] = known[0]
-                self._places.append(StorageWeakRef(tensor.untyped_storage()))
+                self._follow(tensor, known[0])
 
     def ran(self, order: int, inputs: Sequence[Any], outputs: Sequence[Any]) -> Step:
         """An operator with a cost."""
+        self._look(order - 1)
         reads: dict[int, None] = {}
         for tensor in inputs:
             if _storage(tensor) in self._weights:
@@ -176,6 +187,8 @@ class Flow:
         It reads those that stand where the first one's operators read.
         """
         number, begin, end = call
+        self._look(order - 1)
+        self.beside[number, tuple(sorted(_made(self.tensors[index]) for index in self._memory()))] = None
         for first, tensor in zip(then, now, strict=True):
             index, before = self._index(tensor), self._index(first)
             if index is None or before is None:
@@ -194,16 +207,20 @@ class Flow:
         """
         return _made(held) != _made(first) and (held.alias_of is not None or held.born > begin)
 
-    def stands_for(self, tensor: Any, first: Any, order: int) -> None:
-        """`tensor`, whose memory the recorder keeps, is what a folded sibling returned in the place of `first`."""
+    def stands_for(self, tensor: Any, first: Any, order: int, free: Callable[[], bool]) -> None:
+        """`tensor` is what a folded sibling returned in the place of `first`.
+
+        The recorder keeps its memory; `free` says whether nobody else holds it.
+        """
         index = self._index(first)
         if index is None:
             return
         held = self.tensors[index]
         alias = _made(held)
         self._at[_storage(tensor)] = len(self.tensors)
+        self._living[_storage(tensor)] = len(self.tensors), free
         self.tensors.append(
-            Held(len(self.tensors), "activation", held.info, held.size, order, order, held.makers, alias)
+            Held(len(self.tensors), "activation", held.info, held.size, order, order, order, held.makers, alias)
         )
 
     def before_order(self, storage: int, order: int) -> bool:
@@ -217,6 +234,8 @@ class Flow:
         """Steps of a loop that are left out of the record: their operators and tensors are those of the step that stays."""
         for storage, index in self._at.items():
             self._at[storage] = tensors.get(index, index)
+        for storage, (index, gone) in self._living.items():
+            self._living[storage] = tensors.get(index, index), gone
         for held in self.tensors:
             held.makers = frozenset(orders.get(order, order) for order in held.makers)
             held.read = [orders.get(order, order) for order in held.read]
@@ -243,8 +262,24 @@ class Flow:
         index = len(self.tensors)
         self.tensors.append(Held(index, kind, info, size))
         self._at[_storage(tensor)] = index
-        self._places.append(StorageWeakRef(tensor.untyped_storage()))
+        self._follow(tensor, index)
         return index
+
+    def _follow(self, tensor: Any, index: int) -> None:
+        """Watch until when Python holds a tensor's memory."""
+        place = StorageWeakRef(tensor.untyped_storage())
+        self._places.append(place)
+        self._living[_storage(tensor)] = index, place.expired
+
+    def _look(self, order: int) -> None:
+        """What Python has let go since it was last looked was in memory until that point of the record."""
+        for storage in [storage for storage, (_, gone) in self._living.items() if gone()]:
+            index, _ = self._living.pop(storage)
+            self.tensors[index].held = max(self.tensors[index].held, order)
+
+    def _memory(self) -> set[int]:
+        """The tensors that the pass made and Python holds now."""
+        return {index for index, _ in self._living.values() if self.tensors[index].kind == "activation"}
 
 
 def held_by(value: Any, depth: int = _DEEPEST, seen: set[int] | None = None) -> Iterator[Any]:

@@ -30,6 +30,17 @@ def _folders(module: ModuleType) -> list[str]:
     return list(getattr(module, "__path__", ()))
 
 
+def names_in(frame: FrameType) -> dict[str, Any]:
+    """What the names of a running function are bound to.
+
+    Before Python 3.13 a frame keeps the dictionary that it tells, and by it each tensor until the function ends: it is emptied.
+    """
+    found = dict(frame.f_locals)
+    if sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:  # else they are the names themselves
+        frame.f_locals.clear()
+    return found
+
+
 class Frames:
     """Reads stacks relative to a set of source roots."""
 

@@ -13,6 +13,7 @@ import builtins
 import itertools
 import linecache
 import sys
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,6 +24,7 @@ import torch
 from opscope_schemas.formula import Formula
 
 from opscope_tools.trace.variables import RUNTIME
+from opscope_tools.trace.worker.frames import names_in
 from opscope_tools.trace.worker.recorder import CallEvent, OpEvent, Parts, Recorder, active_recorder
 
 #: how many steps run: the first may differ (it finds no state), two more must be alike
@@ -100,14 +102,14 @@ class _Loop:
     def __init__(self, frame: FrameType, source: _Source, recorder: Recorder, count: Any) -> None:
         self.count = count
         self._frame, self._source, self._recorder = frame, source, recorder
-        self._lists = list({id(value): value for value in frame.f_locals.values() if type(value) is list}.values())
+        self._lists = list({id(value): value for value in names_in(frame).values() if type(value) is list}.values())
         self._marks: list[_Mark] = []
         #: which step stands for the others: the second where the first one differs
         self._first = 0
 
     def step(self) -> None:
         """A step begins, or the last one is over."""
-        recorder, names = self._recorder, self._frame.f_locals
+        recorder, names = self._recorder, names_in(self._frame)
         running = recorder.calls[recorder._stack[-1]] if recorder.recording and recorder._stack else None
         used = (running.cache_read, running.cache_written) if running is not None else ()
         followed = set(map(id, self._lists))
@@ -143,7 +145,7 @@ class _Loop:
 
     def _keeps_tensors(self) -> bool:
         """Whether every step appends one tensor to a list, or nothing, and puts parts into tensors alone."""
-        names = self._frame.f_locals
+        names = names_in(self._frame)
         if not all(isinstance(names.get(name), torch.Tensor) for name in self._source.put_into):
             return False
         for whole, *lengths in zip(self._lists, *(m.lengths for m in self._marks), strict=True):
@@ -192,7 +194,7 @@ class _Loop:
             left = [_alike(recorder, last) for _ in range(self.count.node.hint - STEPS)]
             recorder.left_out.update({tensor.untyped_storage()._cdata: self.count for tensor in left})
             whole[begun:] = [*first, *left, last]
-            recorder.parts[id(whole[begun])] = Parts(tuple(whole[begun:]), self.count)
+            recorder.parts[id(whole[begun])] = Parts(tuple(map(weakref.ref, whole[begun:])), self.count)
 
 
 def _alike(recorder: Recorder, tensor: Any) -> Any:
@@ -353,7 +355,7 @@ def joined(recorder: Recorder, tensors: Sequence[Any], dim: int, *, new: bool) -
 
 def _stand_in(recorder: Recorder, parts: Parts) -> Any:
     """One tensor in the place of all parts."""
-    last = parts.tensors[-1]
+    last = parts.tensors[-1]()
     with recorder.paused():
         tensor = last.new_empty((parts.count, *last.shape))
     recorder.flow.named(tensor, last)

@@ -40,6 +40,7 @@ from opscope_tools.trace.worker.alike import (
     known_values,
     settings,
 )
+from opscope_tools.trace.worker.frames import names_in
 from opscope_tools.trace.worker.noting import Index, Use
 
 #: where an attribute stands: the path to the part that has it, and its name; an argument stands at no path
@@ -60,7 +61,7 @@ class Place(Index):
     def note(self, function: Callable[..., Any], others: tuple[Any, ...], result: Any) -> None:
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
-            if frame.f_code is Place.note.__code__ or is_cache(frame.f_locals.get("self")):
+            if frame.f_code is Place.note.__code__ or is_cache(names_in(frame).get("self")):
                 return  # what is held to know what was found asks nothing
             if not frame.f_code.co_filename.startswith(_ON_THE_WAY):
                 break
@@ -280,7 +281,7 @@ def _bounded(node: ast.AST) -> bool:
 def _evaluated(node: ast.expr, frame: FrameType) -> Iterator[Any]:
     """Every object on the way to what the expression names; raises where it is more than names, attributes and constant keys."""
     if isinstance(node, ast.Name):
-        for names in (frame.f_locals, frame.f_globals):
+        for names in (names_in(frame), frame.f_globals):
             if node.id in names:
                 yield names[node.id]
                 return

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import inspect
 import math
-import operator
 import sys
 import time
 from collections import defaultdict
@@ -24,6 +23,7 @@ from opscope_schemas.analysis import TensorInfo
 from opscope_schemas.errors import TraceError
 from opscope_schemas.formula import Formula
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
@@ -33,7 +33,7 @@ from opscope_tools.trace.operators import ONE, ZERO, Call, Cost, Tensor
 from opscope_tools.trace.protocol import Site
 from opscope_tools.trace.worker.alike import alike_siblings
 from opscope_tools.trace.worker.flow import Flow, Step, keys_and_values
-from opscope_tools.trace.worker.frames import Frames
+from opscope_tools.trace.worker.frames import Frames, names_in
 from opscope_tools.trace.worker.places import Layer, Place, Settings, Uses, asks_beyond, decides
 from opscope_tools.trace.worker.stored import StoredWeights
 from opscope_tools.trace.worker.surroundings import surroundings
@@ -131,7 +131,7 @@ class CallEvent:
 @dataclass(frozen=True)
 class _Ran:
     """A layer that ran: its call, what it returned and was given, what it asked of its index, and whether it has something since
-    that it had not before."""
+    that it had not before. For tensors others stand here, so that those are freed when the model lets them go."""
 
     event: CallEvent | None
     result: Any
@@ -144,13 +144,14 @@ class _Ran:
 class Parts:
     """What the steps of a loop appended to a list, one each; most did not run."""
 
+    #: weak references
     tensors: tuple[Any, ...]
     #: how many there are, as a symbol
     count: Any
 
     def begin(self, tensors: Any) -> bool:
         """Whether these come first among `tensors`."""
-        return len(tensors) >= len(self.tensors) and all(map(operator.is_, self.tensors, tensors))
+        return len(tensors) >= len(self.tensors) and all(r() is t for r, t in zip(self.tensors, tensors, strict=False))
 
 
 def tensors_in(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
@@ -181,8 +182,7 @@ class _Memory:
 
     def free(self) -> bool:
         """Whether no tensor but this one, which only the recorder holds, lies in the memory."""
-        # by this object, by the recorder's record of origins, by the call itself
-        alone = sys.getrefcount(self.tensor) <= 3
+        alone = sys.getrefcount(self.tensor) <= 2  # by this object, and by the call itself
         return alone and bool(torch._C._storage_Use_Count(self._storage._cdata) <= self._uses)
 
 
@@ -232,7 +232,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         self._stateless: set[int] = set()
         #: lists of modules of which what runs is decided by their place among their siblings
         self.decided_by_place: set[str] = set()
-        #: storage -> the list of layers and the call that its tensor came out of, the tensors kept alive
+        #: storage -> the list of layers and the call that its tensor came out of, and what keeps its place from being another's
         self._lineage: dict[int, tuple[str, int]] = {}
         self._kept: dict[int, Any] = {}
         self._handed = 0
@@ -257,7 +257,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
             for tensor in [*model.parameters(), *model.buffers()]
             if isinstance(tensor, torch.Tensor)
         }
-        #: storages of a KV cache's keys and values, held so that no other takes their place
+        #: storages of a KV cache's keys and values, and what keeps their places from being another's
         self._cached: dict[int, Any] = {}
         #: storages of the states of another kind that a cache holds, and those that the pass has written
         self._states: dict[int, Any] = {}
@@ -398,7 +398,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
             if (
                 surroundings(*map(type, module.modules())) == beside
             ):  # else one that stood for it would leave out what it changed
-                self._memo[key].append(_Ran(event, result, [t for _, t in tensors_in((args, kwargs))], uses, keeps))
+                left, given = self._remembered(result, [t for _, t in tensors_in((args, kwargs))])
+                self._memo[key].append(_Ran(event, left, given, uses, keeps))
             if decides(uses):
                 self.decided_by_place.add(self._paths[id(module)].rpartition(".")[0])
             self._descend(module, result)
@@ -409,7 +410,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         container = self._paths[id(module)].rpartition(".")[0]
         if container not in self._asked:
             self._asked.add(container)
-            while caller.f_back is not None and caller.f_locals.get("self") is module:  # a base class's own `__call__`
+            while caller.f_back is not None and names_in(caller).get("self") is module:  # a base class's own `__call__`
                 caller = caller.f_back
             if asks_beyond(caller, self._lengths[container]):
                 self.decided_by_place.add(container)
@@ -417,6 +418,23 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
     def _of_one_shape(self, one: Any, other: Any) -> bool:
         """Whether two tensors whose sizes are alike at hand are so wherever these are symbols."""
         return all(map(self.symbols.one_size, one.shape, other.shape))
+
+    def _remembered(self, result: Any, given: list[Any]) -> tuple[Any, list[Any]]:
+        """What a layer returned and was given, with tensors alike in the place of the model's, which the record takes for them."""
+        if self.training is not None:  # which of them are one, and what a gradient flows to, matters there
+            return result, given
+        alike: dict[int, Any] = {}
+
+        def like(tensor: Any) -> Any:
+            if tensor.untyped_storage()._cdata in self._weights:
+                return tensor
+            if id(tensor) not in alike:
+                with self.paused():
+                    alike[id(tensor)] = _Memory(tensor).tensor
+                self.flow.named(alike[id(tensor)], tensor)
+            return alike[id(tensor)]
+
+        return tree_map_only(torch.Tensor, like, result), [like(tensor) for tensor in given]
 
     def _own(self, result: Any, then: list[Any], now: list[Any]) -> Any:
         """What an alike sibling returned, in memory of its own: arguments handed through are this call's."""
@@ -431,7 +449,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
                 memory = _Memory(tensor)
                 pool.append(memory)
             if self.recording:
-                self.flow.stands_for(memory.tensor, tensor, self._order)
+                self.flow.stands_for(memory.tensor, tensor, self._order, memory.free)
             return memory.tensor
 
         if self.training is None:
@@ -441,9 +459,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
             for _, t in tensors_in(plain_result(result))
             if id(t) not in through and t.untyped_storage()._cdata not in self._weights
         }
-        made = [_Memory(t).tensor for t in firsts.values()]
-        for mine, first in zip(made, firsts.values(), strict=True):
-            self.flow.stands_for(mine, first, self._order)
+        memories = [_Memory(t) for t in firsts.values()]
+        made = [memory.tensor for memory in memories]
+        for memory, first in zip(memories, firsts.values(), strict=True):
+            self.flow.stands_for(memory.tensor, first, self._order, memory.free)
         own = stand_in(self.paused, made, list(firsts.values()), list({id(t): t for t in now}.values()))
         self._note_node(sys._getframe(3))
         through.update(zip(firsts, own, strict=True))
@@ -460,7 +479,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         for _, tensor in tensors_in(result):
             storage = tensor.untyped_storage()._cdata
             self._lineage[storage] = origin
-            self._kept[storage] = tensor  # so that no other takes its place in memory
+            self._kept[storage] = StorageWeakRef(tensor.untyped_storage())
 
     def _note_gathered(self, tensors: Iterable[Any]) -> None:
         """What reads several layers' results depends on how many there are."""
@@ -525,7 +544,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
     def _keep(self, tensor: Any) -> None:
         storage = tensor.untyped_storage()
         if tensor.dtype == self._dtype and storage._cdata not in self._weights:
-            self._cached[storage._cdata] = storage
+            self._cached[storage._cdata] = StorageWeakRef(storage)
             if self.recording:
                 self._counted.add(storage._cdata)
 
@@ -556,7 +575,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         """A cache took a new state of another kind than keys and values."""
         storage = state.untyped_storage()
         if storage._cdata not in self._states:
-            self._states[storage._cdata] = storage
+            self._states[storage._cdata] = StorageWeakRef(storage)
             self._counted.add(storage._cdata)
         if self.recording and self._stack:
             self._change(self.calls[self._stack[-1]], state)
@@ -662,6 +681,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
             arguments = {**arguments, "causal": arguments.get("causal") or masked}
         try:
             arguments = tree_map_only(torch.SymInt, self.symbols.formula, arguments)
+            arguments = tree_map_only(torch.Tensor, lambda _: "a tensor", arguments)  # none outlives the call
             call = Call(name, [self._tensor(t) for t in inputs], [self._tensor(t) for t in outputs], arguments)
             cost = operators.cost_of(call)
         except NoFormulaError as problem:

@@ -19,6 +19,7 @@ from opscope_tools.trace.operators import ZERO, Cost, moved
 from opscope_tools.trace.operators.types import times
 from opscope_tools.trace.protocol import (
     CallRecord,
+    BesideRecord,
     CarriedRecord,
     IdleRecord,
     KeptRecord,
@@ -118,6 +119,7 @@ class Writer:
             cache_after=self._cache(s.recorder.flow.after),
             idle=tuple(self._idle(s.model, "")),
             carried=tuple(CarriedRecord(call=c, read=read, made=made) for c, read, made in s.recorder.flow.carried),
+            beside=tuple(BesideRecord(call=c, tensors=held) for c, held in s.recorder.flow.beside),
             **self._trained(),
         )  # fmt: skip
 
@@ -229,16 +231,17 @@ class Writer:
     # ---- tensors
 
     def _tensors(self) -> Iterator[TensorRecord]:
-        """The tensors that an operator touches; what is only handed from sibling to sibling is left out."""
+        """The tensors that an operator touches, or during which one runs."""
         recorder = self.session.recorder
         touched = {i for op in recorder.ops for i in (*op.step.reads, *op.step.writes)}
         touched |= {kept.index for kept in (*recorder.flow.before, *recorder.flow.after)}
         for held in recorder.flow.tensors:
-            if held.index in touched or any(held.born < op.order < held.last for op in recorder.ops):
+            until = max(held.last, held.held)
+            if held.index in touched or any(held.born < op.order <= until for op in recorder.ops):
                 yield TensorRecord(
                     index=held.index, kind=held.kind, info=self._infos((held.info,))[0],
                     size="" if held.size is None else self.text(held.size),
-                    born=held.born, last=held.last, alias_of=held.alias_of,
+                    born=held.born, last=held.last, held=until, alias_of=held.alias_of,
                 )  # fmt: skip
 
     def _cache(self, kept: list[Kept]) -> tuple[KeptRecord, ...]:
