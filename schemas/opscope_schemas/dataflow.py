@@ -31,6 +31,10 @@ class FlowOperator(Frozen):
     repeat: FormulaText = Field(default="1", description="How often it runs in one call of the analysed module.")
     reads: tuple[int, ...] = Field(default=(), description="Tensors by id; weights are none.")
     writes: tuple[int, ...] = ()
+    holds: tuple[int, ...] = Field(
+        default=(),
+        description="Activations in memory while it runs, in the repetition with the most; one stands for those of other repetitions too.",
+    )
     depends_on: tuple[int, ...] = Field(default=(), description="Operators by id.")
     carried_from: tuple[int, ...] = Field(
         default=(), description="Operators of the repetition before (the layer before) whose results it reads."
@@ -59,7 +63,7 @@ class PeakPoint(Frozen):
 
     operator: int
     bytes: FormulaText
-    tensors: tuple[int, ...] = Field(description="The tensors that live then.")
+    tensors: tuple[int, ...] = Field(description="What it holds then.")
 
 
 class CacheGrowth(Frozen):
@@ -68,6 +72,10 @@ class CacheGrowth(Frozen):
     before: FormulaText
     after: FormulaText
     per_token: FormulaText
+    memory: FormulaText = Field(
+        default="",
+        description="What it lies in after the pass, where that is more: a window may be a view of all tokens.",
+    )
 
 
 class Place(Frozen):
@@ -127,7 +135,7 @@ class Dataflow(Frozen):
     tensors: tuple[FlowTensor, ...]
     depth: int = Field(description="Operators on the longest chain of dependencies, repeated layers once.")
     peak_activations: FormulaText = Field(
-        description="The most bytes that tensors of the module take at once, each freed after its last reader; empty: not known."
+        description="The most bytes that tensors of the module take at once, each there until Python lets it go; empty: not known."
     )
     inputs: FormulaText = Field(
         default="", description="Bytes of the model's inputs that it reads, which the caller keeps; empty: not known."

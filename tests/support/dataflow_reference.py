@@ -108,7 +108,8 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
         for now in range(1, end)
     )
     size = sum(t.numel() * t.element_size() for t in kept.values())
-    return {"peak": peak, "cache": size, "edges": sorted(watch.edges)}
+    beneath = sum(t.untyped_storage().nbytes() for t in kept.values())
+    return {"peak": peak, "cache": size, "beneath": beneath, "edges": sorted(watch.edges)}
 
 
 if __name__ == "__main__":

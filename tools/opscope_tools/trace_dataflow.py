@@ -140,7 +140,7 @@ def _long_lived(result: DataflowResult) -> DataflowResult:
 
 
 def _without_tensors(result: DataflowResult) -> DataflowResult:
-    bare = tuple(o.model_copy(update={"reads": (), "writes": ()}) for o in result.document.operators)
+    bare = tuple(o.model_copy(update={"reads": (), "writes": (), "holds": ()}) for o in result.document.operators)
     peaks = tuple(p.model_copy(update={"tensors": ()}) for p in result.document.peaks)
     said = "Tensors are left out: ask for a submodule to see them."
     return _shortened(result, said, operators=bare, tensors=(), peaks=peaks)

@@ -22,6 +22,8 @@ __all__ = ["lifetime_rows", "peak_lines", "tensor_bytes"]
 Row = tuple[str, str, str, str]
 #: rows of activations, the largest first
 _MOST_TENSORS = 5
+#: how many times what is looked at memory has to be, to be told of
+_NOTABLE = 1.05
 _WIDTHS = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
 _FUSED_ATTENTION = re.compile(r"sdpa|scaled_dot_product|flash_attention")
 
@@ -63,8 +65,7 @@ def peak_lines(facts: ImplementationFacts, catalogue: Sequence[Task]) -> list[st
         lines.append(
             f"Peak of activations in {document.phase}: `{largest.bytes}` bytes "
             f"({plain_bytes(evaluate(largest.bytes, point))}{_batched(facts, document, largest.bytes)}) during {where}{operator.operator} "
-            f"(`{operator.file}:{operator.line}`), if each tensor is freed after its last reader, "
-            f"which Python may do later: at the end of the name that holds it. "
+            f"(`{operator.file}:{operator.line}`), each tensor there until no name or running function of Python holds it. "
             f"{_next_peak(graph, others, point)}{_fused(facts, document.phase, evaluate(largest.bytes, point))}"
             f"{_appended(facts, graph, point)}"
         )
@@ -102,7 +103,11 @@ def _fused(facts: ImplementationFacts, phase: str, eager: int) -> str:
     """What the peak is where kernels are fused as engines do, where that is another."""
     found = facts.estimates.get(phase)
     size = found.memory.activation_bytes if found is not None and found.parallel is None else None
-    return f" As engines run the pass, with kernels fused, it is {plain_bytes(size)}." if size and size != eager else ""
+    return (
+        f" As engines run the pass, with kernels fused and each tensor freed after its last reader, it is {plain_bytes(size)}."
+        if size and size != eager
+        else ""
+    )
 
 
 def _activations(facts: ImplementationFacts, catalogue: Sequence[Task]) -> Iterator[Row]:
@@ -243,7 +248,20 @@ def _cache(facts: ImplementationFacts, catalogue: Sequence[Task]) -> Iterator[Ro
         return
     where = f"task {', '.join(map(str, dict.fromkeys(number[o.id] for o in made)))} (`{made[0].file}:{made[0].line}`)"
     readers = "the layers that made it, in this and every later pass"
-    yield f"cache: {'; '.join(sizes)}", where, readers, f"the whole generation{_growth(facts)}"
+    yield f"cache: {'; '.join(sizes)}{_beneath(facts)}", where, readers, f"the whole generation{_growth(facts)}"
+
+
+def _beneath(facts: ImplementationFacts) -> str:
+    """What memory the cache lies in, where a good deal of that is no longer looked at."""
+    said = []
+    for document, graph in zip(facts.documents, facts.graphs, strict=True):
+        if graph.cache is not None and graph.cache.memory:
+            point = facts.point(document)
+            whole, kept = evaluate(graph.cache.memory, point), evaluate(graph.cache.after, point)
+            if whole > kept * _NOTABLE:
+                said.append(f"{plain_bytes(whole)} after {document.phase}")
+    views = "; a window is a view of more until the next pass copies it, so that eager Python holds"
+    return f"{views} {' and '.join(said)}" if said else ""
 
 
 def _batched(facts: ImplementationFacts, document: ModelAnalysis, size: str) -> str:

@@ -132,17 +132,11 @@ def _label(x: float, y: float, text: str, taken: list[tuple[float, float, float]
 
 def memory_plot(document: ModelAnalysis, graph: Dataflow, point: dict[str, Rational]) -> Plot | None:
     """Bytes of activations that are alive during each operator; None where a size is not known."""
-    sizes = {
-        t.id: (evaluate(t.bytes, point) if t.bytes else None, t)
-        for t in graph.tensors
-        if t.kind in ("activation", "output", "input") and t.created_by
-    }
-    if not graph.operators or any(size is None for size, _ in sizes.values()):
+    sizes = {t.id: evaluate(t.bytes, point) if t.bytes else None for t in graph.tensors}
+    held = [[sizes[index] for index in operator.holds] for operator in graph.operators]
+    if not held or any(size is None for one in held for size in one):
         return None
-    alive = [
-        sum(size or 0 for size, t in sizes.values() if t.lives[0] <= number <= t.lives[1])
-        for number in range(1, len(graph.operators) + 1)
-    ]
+    alive = [sum(size or 0 for size in one) for one in held]
     top = max(alive) or 1
     step = (_WIDTH - _LEFT - _RIGHT) / len(alive)
 
@@ -161,7 +155,7 @@ def memory_plot(document: ModelAnalysis, graph: Dataflow, point: dict[str, Ratio
         _text(min(_LEFT + peak * step, _WIDTH - 200), y(top) + 14, f"peak {plain_bytes(top)}: {operator.operator}")
     ]
     body += [_text(_WIDTH / 2, _HEIGHT - 8, f"operators 1 to {len(alive)}, repeated layers once", "middle")]
-    title = f"Activations alive in {document.phase}, from counts: each freed after its last reader"
+    title = f"Activations alive in {document.phase}, from counts: each there until Python lets it go"
     described = (
         f"Peak {plain_bytes(top)} during operator {peak + 1}, {operator.operator} at {operator.file}:{operator.line}; "
         f"{amount(sum(alive) / len(alive), 'B')} on average."

@@ -60,7 +60,7 @@ def dataflow(tree: CallTree, call: CallRecord) -> Dataflow:
         *(s for t in tensors for s in t.shape if s != "?"),
     ]
     texts += [o.repeat for o in operators] + (
-        [cache.before, cache.after, *([cache.per_token] if cache.per_token else [])] if cache else []
+        [text for text in (cache.before, cache.after, cache.per_token, cache.memory) if text] if cache else []
     )
     return Dataflow(
         class_name=call.class_name, file=call.file, line=call.line, instance=tree.pattern(call), model_class=trace.model_class,
@@ -94,7 +94,7 @@ def _operators(tree: CallTree, placed: Sequence[_Placed], scope: _Scope) -> Iter
         levels[number] = max((levels[b] + 1 for b in before), default=0)
         yield FlowOperator(
             id=number, operator=op.operator, file=op.site.file, line=op.site.line, module=each.module, repeat=str(each.repeat),
-            reads=scope.ids(op.reads), writes=scope.ids(op.writes), depends_on=tuple(before),
+            reads=scope.ids(op.reads), writes=scope.ids(op.writes), holds=scope.ids(scope.holds[op.order]), depends_on=tuple(before),
             carried_from=tuple(sorted(scope.numbers[o] for o in carried.get(op.order, ()) if o in scope.numbers)),
             level=levels[number],
         )  # fmt: skip
@@ -171,7 +171,8 @@ class _Scope:
         return [
             t
             for t in self._tree.trace.tensors
-            if t.kind in _COUNTED and (t.index in touched or (t.alias_of in touched and self._call.order < t.born <= self._last))
+            if t.kind in _COUNTED
+            and (t.index in touched or (t.alias_of in touched and self._call.order < t.born <= self._last))
         ]
 
     def peaks(self) -> list[tuple[int, Formula, tuple[int, ...]]]:
@@ -180,12 +181,33 @@ class _Scope:
         [] where a size is not known. The largest as traced comes first.
         """
         sums: dict[Formula, tuple[int, tuple[int, ...]]] = {}
-        sizes = {t.index: Formula.parse(t.size) for t in self._counted if t.size}
-        for order, held in self._held(self._call):
-            if any(index not in sizes for index in held):
+        for order, held in self._candidates:
+            if any(index not in self._sizes for index in held):
                 return []
-            sums.setdefault(sum((sizes[index] for index in held), _ZERO), (self.numbers[order], held))
+            sums.setdefault(self._sum(held), (self.numbers[order], held))
         return [(sums[f][0], f, sums[f][1]) for f in _largest(self._tree, sums)]
+
+    @cached_property
+    def holds(self) -> dict[int, tuple[int, ...]]:
+        """By the order of an operator, what is in memory while it runs: of several, the most as traced."""
+        point = _traced_at(self._tree)
+        found: dict[int, tuple[Rational, tuple[int, ...]]] = {}
+        for order, held in self._candidates:
+            size = self._sum(i for i in held if i in self._sizes).evaluate(point)
+            if order not in found or size > found[order][0]:
+                found[order] = size, held
+        return {order: held for order, (_, held) in found.items()}
+
+    @cached_property
+    def _candidates(self) -> list[tuple[int, tuple[int, ...]]]:
+        return list(self._held(self._call))
+
+    @cached_property
+    def _sizes(self) -> dict[int, Formula]:
+        return {t.index: Formula.parse(t.size) for t in self._counted if t.size}
+
+    def _sum(self, held: Iterable[int]) -> Formula:
+        return sum((self._sizes[index] for index in held), _ZERO)
 
     def _held(self, call: CallRecord) -> Iterator[tuple[int, tuple[int, ...]]]:
         """During each operator of a call, and of those that it makes: what is in memory, of all that the call's own begin leaves.
@@ -199,7 +221,9 @@ class _Scope:
                 continue
             others = [self._beside(record, call, whole) for record in self._siblings.get(child.index, ())]
             for order, inside in self._held(child):
-                first = [t.index for t in self._during(order) if t.born <= child.order and (whole or t.born > call.order)]
+                first = [
+                    t.index for t in self._during(order) if t.born <= child.order and (whole or t.born > call.order)
+                ]
                 for beside in dict.fromkeys((tuple(first), *others)):
                     yield order, (*beside, *inside)
 
@@ -236,7 +260,9 @@ def served_peak(tree: CallTree, call: CallRecord) -> str:
     runs_at = {part.order: kernel.ops[0].order for kernel in kernels(tree, call) for part in kernel.ops[1:]}
     left_out = unmade(tree, call)
     ops = [placed.op for placed in _placed(tree, call, "", _ONE) if placed.op.order not in left_out]
-    never = {index for placed in _placed(tree, call, "", _ONE) if placed.op.order in left_out for index in placed.op.writes}
+    never = {
+        index for placed in _placed(tree, call, "", _ONE) if placed.op.order in left_out for index in placed.op.writes
+    }
     touched = {i for op in ops for i in (*op.reads, *op.writes)}.difference(never)
     counted = [t for t in tree.trace.tensors if t.index in touched and t.kind in _COUNTED]
     sizes = {**{t.index: Formula.parse(t.size) for t in counted if t.size}, **resized(tree, call)}
@@ -326,7 +352,16 @@ def cache_growth(tree: CallTree, call: CallRecord) -> CacheGrowth | None:
         return None
     owned = _heads_of_keys(tree)
     before, after = before.substitute(owned), after.substitute(owned)
-    return CacheGrowth(before=str(before), after=str(after), per_token=_growth(tree, before, after))
+    memory = (_kept(_whole(tree), repeats) or after).substitute(owned)
+    growth = CacheGrowth(before=str(before), after=str(after), per_token=_growth(tree, before, after))
+    return growth if memory == after else growth.model_copy(update={"memory": str(memory)})
+
+
+def _whole(tree: CallTree) -> list[KeptRecord]:
+    """What the cache keeps, each with all of the memory that it lies in."""
+    sizes = {t.index: t.size for t in tree.trace.tensors}
+    kept = {record.index: record for record in tree.trace.cache_after}
+    return [record.model_copy(update={"size": sizes.get(index, record.size)}) for index, record in kept.items()]
 
 
 def _heads_of_keys(tree: CallTree) -> dict[str, Formula]:

@@ -36,7 +36,9 @@ def names_in(frame: FrameType) -> dict[str, Any]:
     Before Python 3.13 a frame keeps the dictionary that it tells, and by it each tensor until the function ends: it is emptied.
     """
     found = dict(frame.f_locals)
-    if sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:  # else they are the names themselves
+    if (
+        sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED
+    ):  # else they are the names themselves
         frame.f_locals.clear()
     return found
 

@@ -18,8 +18,8 @@ from opscope_schemas.formula import Formula, Rational, evaluate, variables
 from opscope_tools.trace.operators import ZERO, Cost, moved
 from opscope_tools.trace.operators.types import times
 from opscope_tools.trace.protocol import (
-    CallRecord,
     BesideRecord,
+    CallRecord,
     CarriedRecord,
     IdleRecord,
     KeptRecord,
