@@ -39,6 +39,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
             self.born: dict[int, int] = {}
             self.last: dict[int, int] = {}
             self.size: dict[int, int] = {}
+            self.before: list[int] = [0]
             self.maker: dict[int, tuple[int, str]] = {}
             self.places: dict[int, Any] = {}
             self.alive: set[int] = set()
@@ -72,6 +73,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
             gone = {key for key in self.alive if self.places[key].expired()}
             self.alive -= gone
             self.last.update(dict.fromkeys(gone, self.time))
+            self.before.append(sum(size for place, size in old.values() if not place.expired()))
 
     def storage(tensor: Any) -> int:
         return int(tensor.untyped_storage()._cdata)
@@ -90,6 +92,11 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
         if request.get("fill"):
             before = model(torch.zeros(request["fill"], dtype=torch.int64), use_cache=True)
             filled = {name: left for name in CACHES if (left := getattr(before, name, None)) is not None}
+        old = {}
+        for t in (t for cache in filled.values() for layer in getattr(cache, "layers", cache) for t in inside(layer)):
+            if t.dim() > 1:
+                old[storage(t)] = StorageWeakRef(t.untyped_storage()), t.numel() * t.element_size()
+        t = None
         known = {storage(t) for t in [*model.parameters(), *model.buffers(), *inputs.values()]}
         watch = Watch()
         with watch:
@@ -108,8 +115,12 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
         for now in range(1, end)
     )
     size = sum(t.numel() * t.element_size() for t in kept.values())
+    whole = max(
+        watch.before[now] + sum(watch.size[s] for s, born in watch.born.items() if born <= now <= watch.last[s])
+        for now in range(1, end)
+    )
     beneath = sum(t.untyped_storage().nbytes() for t in kept.values())
-    return {"peak": peak, "cache": size, "beneath": beneath, "edges": sorted(watch.edges)}
+    return {"peak": peak, "cache": size, "beneath": beneath, "whole": whole, "edges": sorted(watch.edges)}
 
 
 if __name__ == "__main__":

@@ -40,8 +40,10 @@ from opscope_tools.hardware.devices import Device, devices
 from opscope_tools.inspect_model import INSPECT_MODEL
 from opscope_tools.map_repo import MAP_REPO
 from opscope_tools.report.checks import Material, check
+from opscope_tools.report.crossing import Crossed
 from opscope_tools.report.edits import packed
 from opscope_tools.report.facts import ImplementationFacts, default_point, position_limit
+from opscope_tools.report.kinds import windowed
 from opscope_tools.report.live import live_data
 from opscope_tools.report.markdown import Page
 from opscope_tools.report.overview import checked
@@ -204,7 +206,27 @@ def gather(arguments: WriteReportArguments, context: ToolContext, date: str = ""
         ridge=arguments.ridge or max(1, round(peak / device.bandwidth)),
         ridge_source="given by the caller" if arguments.ridge else rates,
     )
-    return replace(facts, checks=tuple(_checks(facts)))
+    crossed = _crossed(facts, passes.get("prefill"), position_limit(tree), context)
+    return replace(facts, checks=tuple(_checks(facts)), crossed=crossed)
+
+
+def _crossed(
+    facts: ImplementationFacts, asked: Mapping[str, Any] | None, limit: int | None, context: ToolContext
+) -> Crossed | None:
+    """A prefill of twice the window's tokens, or as many as there are positions; None where the report's own is one."""
+    found = windowed(facts)
+    if found is None or asked is None or asked["values"].get("seq_len", found.tokens + 1) > found.tokens:
+        return None
+    tokens = min(2 * found.tokens, limit or 2 * found.tokens)
+    if tokens <= found.tokens:
+        return None
+    there = {**asked, "values": {**asked["values"], "seq_len": tokens}}
+    with contextlib.suppress(TraceError, InputError):
+        expanded = run_tool(EXPAND_REFS, there, context)
+        flow = run_tool(TRACE_DATAFLOW, there, context).document
+        if expanded.evaluated is not None:
+            return Crossed(expanded.document, flow, expanded.evaluated.values, found.tokens, tokens)
+    return None
 
 
 def _elsewhere(

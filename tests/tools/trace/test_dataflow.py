@@ -14,6 +14,7 @@ from opscope_schemas.dataflow import DataflowResult
 from opscope_schemas.errors import ValuesError
 from opscope_schemas.formula import evaluate
 from opscope_tools.inspect_model import InspectArguments, inspect_model
+from opscope_tools.report.memory import held_by_append
 from opscope_tools.running.tool import ToolContext
 from opscope_tools.trace_dataflow import DataflowArguments, trace_dataflow
 from sampled import sampled
@@ -74,6 +75,7 @@ VALUES = {
     "decode": {"batch_size": 2, "seq_len": 3, "cache_len": 40},
     "one sequence": {"batch_size": 1, "seq_len": 24},
     "one token": {"batch_size": 1, "seq_len": 1, "cache_len": 40},
+    "long cache": {"batch_size": 2, "seq_len": 1, "cache_len": 100},
 }
 PHASE = {"one sequence": "prefill", "one token": "decode"}
 CASES = [(name, phase) for name in MODELS if name not in {"bert", "falcon_mamba"} for phase in ("prefill", "decode")]
@@ -102,6 +104,7 @@ REQUESTS = {
         for name in ("llama", "gpt2", "phi")
     },
     ("bert", "prefill"): request("bert"),
+    **{(name, "long cache"): request(name, "long cache") for name in ("gpt2", "bloom")},
 }
 
 
@@ -112,6 +115,22 @@ def real() -> dict[tuple[str, str], Any]:
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     return dict(zip(REQUESTS, json.loads(done.stdout), strict=True))
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bloom"])
+def test_an_append_to_a_cache_holds_the_old_beside_the_new(
+    context: ToolContext, real: dict[tuple[str, str], Any], name: str
+) -> None:
+    class_name, config = MODELS[name]
+    found = flow(context, class_name, phase="decode", config=config, values=VALUES["long cache"], attention="eager")
+    assert found.evaluated is not None
+    values = found.evaluated.values
+    append = held_by_append(found.document, values)
+    assert append is not None
+    run = real[name, "long cache"]
+    peak = max(evaluate(one.bytes, values) for one in found.document.peaks)
+    assert max(append[2], peak) == run["whole"] - run["cache"]
+    assert append[2] > peak  # keys of all heads are kept, and none are repeated
 
 
 @pytest.mark.parametrize(("name", "phase"), sampled(CASES, every=2))

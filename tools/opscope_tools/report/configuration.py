@@ -16,6 +16,7 @@ from opscope_schemas.formula import Rational, holds, variables
 from opscope_schemas.units import things
 
 from opscope_tools.report import scan
+from opscope_tools.report.crossing import crossing_said
 from opscope_tools.report.facts import ImplementationFacts, product_widths, short, size_at
 from opscope_tools.report.overview import (
     checked,
@@ -49,6 +50,7 @@ _PART_SET = re.compile(r"((?:\[[^\]]*\])+ )?(?:\*\*|//|<<|>>|[-+*/%@&|^])?=(?!=)
 _COMPUTES = re.compile(r"torch\.(masked_fill|where|matmul|bmm|einsum|cat|stack|softmax|zeros|ones|full|arange)\(")
 _ALIGNED = re.compile(r"multiple|divisib|%")
 #: what is none of nothing where the configuration has it: another field, a number
+_KEPT = re.compile(r"self\.(\w+) = (?:self\.)?config\.\w+")
 _PLAIN_SET = re.compile(r"self\.\w+|[\d.]+")
 #: axes of a tensor that holds the weights of all experts
 _STACKED = 3
@@ -493,9 +495,26 @@ def _described(
         rest += _differing(parameter, traced) if traced is not parameter else []
     if parameter.reads is not None:
         count = parameter.reads.count
-        places = f"read in {count} {things(count, 'place')}{_of_idle(facts, parameter.reads)}"
+        places = f"read in {count} {things(count, 'place')}{_of_idle(facts, parameter.reads)}{_put_aside(facts, parameter.reads)}"
         rest.append(places if count else _read_by(facts, own, parameter) or _NOWHERE)
     return value, "; ".join([*([words] if words else []), where, *rest])
+
+
+def _put_aside(facts: ImplementationFacts, reads: Reads) -> str:
+    """Where all that is done with it is to keep it as an attribute which no file of the pass looks at."""
+    if len(reads.first) != reads.count:
+        return ""
+    kept: set[str] = set()
+    for place in reads.first:
+        lines = facts.reader.lines(place.file) or []
+        found = _KEPT.fullmatch(lines[place.line - 1].strip()) if place.line <= len(lines) else None
+        if found is None:
+            return ""
+        kept.add(found[1])
+    files = {place.file for place in reads.first} | {one.file for graph in facts.graphs for one in graph.operators}
+    looked_at = re.compile(rf"(?<!config)\.(?:{'|'.join(kept)})\b(?!\s*=[^=])|[\"'](?:{'|'.join(kept)})[\"']")
+    read = any(looked_at.search(line) for file in files for line in facts.reader.lines(file) or [])
+    return "" if read else ", where it is kept as an attribute that no file of the pass reads"
 
 
 def _of_idle(facts: ImplementationFacts, reads: Reads) -> str:
@@ -657,7 +676,8 @@ def _conditions(facts: ImplementationFacts) -> list[str]:
         )
     if lines and (others := [document.phase for document in facts.documents[1:]]):
         lines[-1] += f". Formulas of {' and '.join(others)} stand with their conditions in 11.B"
-    return lines
+    past = crossing_said(facts.graphs[0], values, facts.crossed) if facts.crossed is not None else ""
+    return [*lines, *([past] if past else [])]
 
 
 def _asked(facts: ImplementationFacts, hit: scan.Hit) -> str:

@@ -33,6 +33,7 @@ from opscope_schemas.formula import Formula, Rational, evaluate, variables, whol
 from opscope_schemas.tiling import TilingResult
 
 from opscope_tools.report import scan
+from opscope_tools.report.crossing import Crossed
 from opscope_tools.report.point import point_said
 from opscope_tools.report.sources import SourceReader, Span
 
@@ -447,6 +448,8 @@ class ImplementationFacts:
     joined: str = ""
     #: traces of the same passes at no point in particular, with the operator graph of each, for a page that moves the point
     general: tuple[tuple[ModelAnalysis, Dataflow], ...] = ()
+    #: a prefill of more tokens than the window of its layers, where the report's is not; None: they have none
+    crossed: Crossed | None = None
     #: parameters that one token meets; None: not known
     active: int | None = None
     #: what of the model runs in none of the passes, as the traces say it

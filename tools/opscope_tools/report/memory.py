@@ -9,15 +9,16 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from opscope_schemas.analysis import Kernel, ModelAnalysis, TensorInfo
-from opscope_schemas.dataflow import Dataflow, PeakPoint
+from opscope_schemas.dataflow import Dataflow, FlowOperator, PeakPoint
 from opscope_schemas.formula import Formula, Rational, evaluate, variables
 from opscope_schemas.units import plain_bytes, things
 
 from opscope_tools.report.facts import ImplementationFacts, leaves, short, walk
 from opscope_tools.report.kinds import windowed
+from opscope_tools.report.quotes import as_prose
 from opscope_tools.report.tasks import Task, numbering, task_of_operator
 
-__all__ = ["lifetime_rows", "peak_lines", "tensor_bytes"]
+__all__ = ["held_by_append", "lifetime_rows", "peak_lines", "tensor_bytes"]
 
 Row = tuple[str, str, str, str]
 #: rows of activations, the largest first
@@ -67,7 +68,7 @@ def peak_lines(facts: ImplementationFacts, catalogue: Sequence[Task]) -> list[st
             f"({plain_bytes(evaluate(largest.bytes, point))}{_batched(facts, document, largest.bytes)}) during {where}{operator.operator} "
             f"(`{operator.file}:{operator.line}`), each tensor there until no name or running function of Python holds it. "
             f"{_next_peak(graph, others, point)}{_fused(facts, document.phase, evaluate(largest.bytes, point))}"
-            f"{_appended(facts, graph, point)}"
+            f"{_appended(graph, point)}"
         )
     return lines
 
@@ -77,26 +78,46 @@ def _next_peak(graph: Dataflow, others: Sequence[PeakPoint], point: Mapping[str,
     if not others:
         return "At no sizes does another operator hold more."
     operator, held = graph.operators[others[0].operator - 1], plain_bytes(evaluate(others[0].bytes, point))
-    said = f"{operator.operator} (`{operator.file}:{operator.line}`), during which {held} live here"
+    module = f" of {as_prose(operator.module)}" if operator.module else ""
+    said = f"{operator.operator}{module} (`{operator.file}:{operator.line}`), during which {held} live here"
     if len(others) == 1:
         return f"At other sizes it may be {said}."
     return f"At other sizes it may be one of {len(others)} other operators, as {said}."
 
 
-def _appended(facts: ImplementationFacts, graph: Dataflow, point: Mapping[str, Rational]) -> str:
+def _appended(graph: Dataflow, point: Mapping[str, Rational]) -> str:
     """What appending to the cache takes for a moment, where that makes all of a tensor anew."""
-    held = {tensor.id: tensor for tensor in graph.tensors}
-    made = [
-        evaluate(held[index].bytes, point)
-        for operator in graph.operators
-        if operator.operator == "aten.cat" and any(held[read].kind == "cache" for read in operator.reads)
-        for index in operator.writes
-        if held[index].kind == "cache" and held[index].bytes
-    ]
-    if not made:
+    if (most := held_by_append(graph, point)) is None:
         return ""
-    both = ", and of keys and values at once where a layer has a window" if windowed(facts) else ""
-    return f" An eager append to the cache holds what it copies twice: {plain_bytes(max(made))} more then{both}."
+    at, extra, whole = most
+    return (
+        f" An eager append to the cache copies what was there: during {at.operator} (`{at.file}:{at.line}`) the old stands beside the new "
+        f"({plain_bytes(extra)}), so that, with activations, {plain_bytes(whole)} are held beside one cache and the weights."
+    )
+
+
+def held_by_append(graph: Dataflow, point: Mapping[str, Rational]) -> tuple[FlowOperator, int, int] | None:
+    """Where an append to the cache holds the most beside what the cache is after it: the operator, the bytes that are there twice, and
+    these with the activations; None where nothing is copied."""
+    held = {tensor.id: tensor for tensor in graph.tensors}
+    sizes = {tensor.id: evaluate(tensor.bytes, point) for tensor in graph.tensors if tensor.bytes}
+    copied = [
+        (held[old], held[new])
+        for operator in graph.operators
+        if operator.operator == "aten.cat"
+        for old in operator.reads
+        for new in operator.writes
+        if held[old].kind == held[new].kind == "cache" and old in sizes
+    ]
+    found: list[tuple[int, int, FlowOperator]] = []
+    for operator in graph.operators if copied else ():
+        there = [old.id for old, new in copied if new.lives[0] <= operator.id <= old.lives[1]]
+        if extra := sum(sizes[index] for index in there):
+            found.append((extra + sum(sizes.get(index, 0) for index in operator.holds), extra, operator))
+    if not found:
+        return None
+    whole, extra, at = max(found, key=lambda one: one[:2])
+    return at, extra, whole
 
 
 def _fused(facts: ImplementationFacts, phase: str, eager: int) -> str:
@@ -116,7 +137,13 @@ def _activations(facts: ImplementationFacts, catalogue: Sequence[Task]) -> Itera
     made = [t for t in graph.tensors if t.created_by and t.kind == "activation" and t.bytes]
     peak = max(graph.peaks, key=lambda one: evaluate(one.bytes, point), default=None)
     there = frozenset(peak.tensors) if peak is not None else frozenset[int]()  # these make it, and stand first
-    made.sort(key=lambda t: (t.id not in there, -evaluate(t.bytes, point) * (t.lives[1] - t.lives[0]), t.id))
+    made.sort(
+        key=lambda t: (
+            t.id not in there,
+            -evaluate(t.bytes, point) * (1 if t.id in there else t.lives[1] - t.lives[0]),
+            t.id,
+        )
+    )
     rows: dict[Row, None] = {}
     for tensor in made:
         operator = graph.operators[tensor.created_by - 1]

@@ -16,7 +16,7 @@ from opscope_schemas.formula import Rational
 from opscope_tools.report.markdown import number
 from opscope_tools.report.measures import said
 
-__all__ = ["BRACED", "Quotes", "as_source", "in_code", "joined"]
+__all__ = ["BRACED", "Quotes", "as_prose", "as_source", "in_code", "joined"]
 
 #: braces that a reader would take for something to be filled in
 BRACED = re.compile(r"(?<!\$)\{([a-z][a-z0-9_ :]*)\}")
@@ -52,6 +52,11 @@ class Quotes:
 def in_code(text: str) -> str:
     """Words for a code span: nothing in them ends it or is read as a placeholder."""
     return BRACED.sub(r"(\1)", as_source(text))
+
+
+def as_prose(text: str) -> str:
+    """A module's path as words: nothing in it is read as emphasis."""
+    return re.sub(r"(\*|(?<!\w)_)", r"\\\1", text)
 
 
 def as_source(text: str) -> str:

@@ -6,7 +6,6 @@ Counts are of the eager pass, as everywhere in the report; times are of the pass
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
@@ -22,7 +21,7 @@ from opscope_tools.report.findings import repeated
 from opscope_tools.report.kinds import sliding_window, windowed
 from opscope_tools.report.overview import attention_kind, of_latents
 from opscope_tools.report.purposes import shared_experts
-from opscope_tools.report.quotes import Quotes, in_code, joined
+from opscope_tools.report.quotes import Quotes, as_prose, in_code, joined
 
 __all__ = ["story", "times_said"]
 
@@ -405,7 +404,7 @@ def _dominant(of: str, found: RooflineResult, quotes: Quotes | None) -> str:
     )
     at = f"{operation} of {slowest.module}" if slowest.module else operation
     if quotes is not None:  # names are no emphasis
-        at = re.sub(r"(\*|(?<!\w)_)", r"\\\1", at)
+        at = as_prose(at)
     goes = "It goes" if parts == spent else "Most of it goes"
     where = f"`{pointer}`" if quotes else pointer
     which = f"of the {alike + 1} kernels that take most, alike, the first" if alike else "the kernel that takes most"
@@ -568,10 +567,25 @@ def _decoded_otherwise(facts: ImplementationFacts) -> str:
     ]
     if found is None or not grouped:
         return ""
+    copied = _copied(facts, grouped[0])
     return (
         "Decode is the forward as it is called; on other devices than the CPU `generate` decodes with the experts' weights copied for each token "
-        f"(`batched_mm` for `grouped_mm`, `{_GENERATION}:{found.line}`): more bytes than eager decode has here; times, as engines run it, do not depend on it."
+        f"(`batched_mm` for `grouped_mm`, `{_GENERATION}:{found.line}`): {copied} written and read again, which the forward as called does not; times, as engines run it, do not depend on it."
     )
+
+
+def _copied(facts: ImplementationFacts, decode: ModelAnalysis) -> str:
+    """The bytes of the weights of each row's expert, a copy for each; `more bytes are` where a size is not known."""
+    values, total = facts.point(decode), 0
+    for _, kernel in leaves(decode):
+        if "grouped_mm" not in kernel.operator or len(kernel.inputs) < 2:
+            continue
+        sizes = (kernel.inputs[0].shape[0], *kernel.inputs[1].shape[1:])
+        if "?" in sizes:
+            return "more bytes are"
+        elements = math.prod(evaluate(size, values) for size in sizes)
+        total += evaluate(f"({kernel.repeat}) * {{w_bytes}}", values) * elements
+    return f"{plain_bytes(total)} more are" if total else "more bytes are"
 
 
 def _left_out(facts: ImplementationFacts) -> Iterator[str]:
@@ -593,4 +607,4 @@ def _left_out(facts: ImplementationFacts) -> Iterator[str]:
         )
     if any(found.totals.calibrated_seconds is not None for found in facts.estimates.values()):
         chooses = ", to choose tokens" if any(document.phase == "decode" for document in facts.documents) else ""
-        yield f"What the host takes to start kernels{chooses} and to schedule is in no time."
+        yield f"What the host takes to start kernels{chooses} and to schedule is in no time; what CUDA, communication and captured graphs keep for themselves (a few GB a device) in no memory."

@@ -17,6 +17,7 @@ from opscope_schemas.formula import Formula, Monomial, Rational, evaluate, varia
 
 from opscope_tools.trace.document import CallTree, not_counted, shown_conditions, worked_out_once
 from opscope_tools.trace.protocol import BesideRecord, CallRecord, KeptRecord, OpRecord, TensorRecord
+from opscope_tools.trace.routing import GROUPED, expert_layers
 from opscope_tools.trace.serving import kernels, resized, unmade
 
 _ZERO, _ONE = Formula.const(0), Formula.const(1)
@@ -258,6 +259,7 @@ def served_peak(tree: CallTree, call: CallRecord) -> str:
     "" where a size is not known.
     """
     runs_at = {part.order: kernel.ops[0].order for kernel in kernels(tree, call) for part in kernel.ops[1:]}
+    runs_at.update(_around_experts(tree, call))
     left_out = unmade(tree, call)
     ops = [placed.op for placed in _placed(tree, call, "", _ONE) if placed.op.order not in left_out]
     never = {
@@ -276,6 +278,16 @@ def served_peak(tree: CallTree, call: CallRecord) -> str:
             sums[sum((sizes[index] for index in live), _ZERO)] = None
     largest = _largest(tree, sums)
     return str(Formula.maximum(*largest)) if largest else ""
+
+
+def _around_experts(tree: CallTree, call: CallRecord) -> Iterator[tuple[int, int]]:
+    """Orders of the operators that a layer of experts runs before its first product and after its last -> those as whose parts they
+    run: kernels of engines take the rows of the first from where they lie, and sum those of the last in one pass."""
+    for layer in expert_layers(tree, call):
+        orders = [op.order for op in tree.ops_below(tree.trace.calls[layer])]
+        products = [op.order for op in tree.ops_below(tree.trace.calls[layer]) if op.operator in GROUPED]
+        yield from ((order, products[0]) for order in orders if order < products[0])
+        yield from ((order, orders[-1]) for order in orders if products[-1] < order < orders[-1])
 
 
 def _served_lives(

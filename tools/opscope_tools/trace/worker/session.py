@@ -627,11 +627,7 @@ def _cache_reports(recorder: Recorder) -> Iterator[None]:
 
     def update(self: Any, key_states: Any, value_states: Any, layer_idx: int, *args: Any, **kwargs: Any) -> Any:
         layer = self.layers[layer_idx] if layer_idx < len(self.layers) else None
-        held = [
-            t for t in (getattr(layer, "keys", None), getattr(layer, "values", None)) if isinstance(t, torch.Tensor)
-        ]
-        held = [t for t in held if t.dim() > 1]
-        recorder.cache_update(held, [key_states, value_states])
+        recorder.cache_update(_keys_and_values(layer), [key_states, value_states])
         recorder.caching = True
         try:
             return original(self, key_states, value_states, layer_idx, *args, **kwargs)
@@ -656,6 +652,12 @@ def _cache_reports(recorder: Recorder) -> Iterator[None]:
     finally:
         for name, function in originals.items():
             setattr(Cache, name, function)
+
+
+def _keys_and_values(layer: Any) -> list[Any]:
+    """What a layer of a cache holds; nobody is to keep it, as the update puts others in its place."""
+    found = (getattr(layer, "keys", None), getattr(layer, "values", None))
+    return [t for t in found if isinstance(t, torch.Tensor) and t.dim() > 1]
 
 
 def _first_line(error: BaseException) -> str:
