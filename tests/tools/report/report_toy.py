@@ -398,7 +398,7 @@ def graph(document: ModelAnalysis) -> Dataflow:
         FlowOperator(
             id=place, operator=kernel.operator, file=kernel.file, line=kernel.line, repeat=kernel.repeat, level=place - 1,
             reads=(place - 1,) if place > 1 else (), writes=(place,), depends_on=(place - 1,) if place > 1 else (),
-            carried_from=(add,) if place == 2 and add else (),
+            holds=(place - 1, place) if place > 1 else (place,), carried_from=(add,) if place == 2 and add else (),
         )
         for place, (_, kernel) in enumerate(rows, 1)
     )  # fmt: skip

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
+import pytest
 import report_toy as toy
-from opscope_schemas.extracted_config import Derivation, Hyperparameter
+from opscope_schemas.extracted_config import Derivation, Hyperparameter, Place, Reads
 from opscope_tools import write_report
-from opscope_tools.report.configuration import _differing
+from opscope_tools.report.configuration import _differing, _put_aside
 from opscope_tools.report.facts import ImplementationFacts
 from opscope_tools.report.summary import summarise
 from opscope_tools.running.tool import ToolContext
@@ -50,3 +53,23 @@ def test_a_line_that_declares_none_is_no_source_of_a_value() -> None:
     )
     assert _differing(declared.model_copy(update={"derived": (derived,)}), 128) == []
     assert _differing(declared.model_copy(update={"value": 64}), 128) == ["source gives `64`"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (["self.cap = self.config.cap", "return x"], True),
+        (["self.cap = config.cap", "return x * config.cap"], True),  # the second is another place
+        (["self.cap = config.cap", "return x * self.cap"], False),
+        (["self.cap = config.cap", "return f(x, cap=module.cap)"], False),
+        (["self.cap = config.cap", 'return getattr(self, "cap")'], False),
+        (["self.cap = config.cap * 2", "return x"], False),
+        (["y = config.cap", "return y"], False),
+    ],
+)
+def test_a_setting_that_is_kept_where_nobody_looks_is_said_to_be(lines: list[str], said: bool) -> None:
+    reader = SimpleNamespace(lines={"model.py": lines}.get)
+    facts: Any = SimpleNamespace(reader=reader, graphs=[SimpleNamespace(operators=[SimpleNamespace(file="model.py")])])
+    reads = Reads(count=1, first=(Place(file="model.py", line=1),))
+    assert bool(_put_aside(facts, reads)) == said
+    assert not _put_aside(facts, reads.model_copy(update={"count": 2}))  # one of them is not known

@@ -666,16 +666,19 @@ def test_what_is_kept_is_told_of_what_a_class_reads(read: str, said: str) -> Non
 def test_what_appending_to_a_cache_copies_is_told_beside_the_peak(facts: ImplementationFacts) -> None:
     old, new = (
         FlowTensor(
-            id=at, kind="cache", shape=(size,), dtype="bfloat16", bytes=f"2 * {size}", created_by=by, lives=(0, 1)
+            id=at, kind="cache", shape=(size,), dtype="bfloat16", bytes=f"2 * {size}", created_by=by, lives=(1, 1)
         )
         for at, size, by in ((901, "{cache_len}", 0), (902, "({cache_len} + 1)", 1))
     )
     first = facts.graphs[0].operators[0]
-    joins = first.model_copy(update={"operator": "aten.cat", "reads": (901,), "writes": (902,)})
+    joins = first.model_copy(update={"operator": "aten.cat", "reads": (901,), "writes": (902,), "holds": ()})
     graph = facts.graphs[0].model_copy(update={"operators": (joins,), "tensors": (old, new)})
-    assert _appended(facts, graph, {"cache_len": 499}).endswith(" holds what it copies twice: 1 kB more then.")
+    said = _appended(graph, {"cache_len": 500})
+    assert said.endswith(
+        "the old stands beside the new (1 kB), so that, with activations, 1 kB are held beside one cache and the weights."
+    )
     fresh = joins.model_copy(update={"reads": ()})  # a prefill has nothing to copy
-    assert _appended(facts, graph.model_copy(update={"operators": (fresh,)}), {"cache_len": 499}) == ""
+    assert _appended(graph.model_copy(update={"operators": (fresh,)}), {"cache_len": 499}) == ""
 
 
 def test_arguments_are_known_by_the_names_of_the_function_that_ran(

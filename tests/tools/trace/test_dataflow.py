@@ -13,7 +13,10 @@ import pytest
 from opscope_schemas.dataflow import DataflowResult
 from opscope_schemas.errors import ValuesError
 from opscope_schemas.formula import evaluate
+from opscope_schemas.units import plain_bytes
+from opscope_tools.estimate_roofline.tool import RooflineArguments, estimate_roofline
 from opscope_tools.inspect_model import InspectArguments, inspect_model
+from opscope_tools.report.crossing import Crossed, crossing_said
 from opscope_tools.report.memory import held_by_append
 from opscope_tools.running.tool import ToolContext
 from opscope_tools.trace_dataflow import DataflowArguments, trace_dataflow
@@ -115,6 +118,47 @@ def real() -> dict[tuple[str, str], Any]:
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     return dict(zip(REQUESTS, json.loads(done.stdout), strict=True))
+
+
+def test_what_engines_hold_of_experts_lies_between_their_products(context: ToolContext) -> None:
+    """Rows are taken from where they lie and summed in one pass: neither is in memory once for each expert that a token meets."""
+    config = {**GROUPED, "intermediate_size": 32, "num_local_experts": 16}
+
+    def held(chosen: int) -> int:
+        asked = RooflineArguments(
+            target="MixtralForCausalLM", hardware="h100_sxm", phase="prefill", config={**config, "num_experts_per_tok": chosen},
+            values={"batch_size": 1, "seq_len": 64},
+        )  # fmt: skip
+        found = estimate_roofline(asked, context).memory.activation_bytes
+        assert found is not None
+        return found
+
+    rows, hidden, inner = 2 * 64, 64, 32
+    most = max(2 * inner + inner, inner + hidden)  # gate and up beside their product, or that beside what comes out
+    beside = 8 + 2 + 2  # each row's place, and the weight of its expert as chosen and as scaled
+    assert held(8) - held(6) == rows * (most * 2 + beside)
+
+
+def test_a_prefill_past_its_window_says_what_differs(context: ToolContext) -> None:
+    class_name, config = MODELS["gemma2"]
+    within, past = (
+        flow(context, class_name, config=config, values={"batch_size": 2, "seq_len": tokens}, attention="sdpa")
+        for tokens in (4, 24)
+    )
+    assert within.evaluated is not None
+    assert past.evaluated is not None
+    document: Any = None  # only for the page
+    crossed = Crossed(document, past.document, past.evaluated.values, 8, 24)
+    said = crossing_said(within.document, within.evaluated.values, crossed)
+    assert said.startswith("Past the window of 8 tokens")
+    kept = past.evaluated.cache_after
+    assert kept is not None
+    tokens, layer = 24 * 2, 2 * 2 * 16 * 2  # of both sequences; keys and values of two heads, 16 wide
+    assert f"the {plain_bytes(kept)} of cache" in said
+    assert f"{plain_bytes(3 * tokens * layer)} stay in memory" in said
+    assert not crossing_said(
+        within.document, within.evaluated.values, Crossed(document, within.document, within.evaluated.values, 8, 4)
+    )
 
 
 @pytest.mark.parametrize("name", ["gpt2", "bloom"])

@@ -137,7 +137,9 @@ def memory_plot(document: ModelAnalysis, graph: Dataflow, point: dict[str, Ratio
     if not held or any(size is None for one in held for size in one):
         return None
     alive = [sum(size or 0 for size in one) for one in held]
-    top = max(alive) or 1
+    if not any(alive):
+        return None
+    top = max(alive)
     step = (_WIDTH - _LEFT - _RIGHT) / len(alive)
 
     def y(value: float) -> float:
