@@ -111,6 +111,9 @@ class OperatorTime(Frozen):
         default=None, description="Part of the calibrated time that kernels take however little they do."
     )
     limited_by: Limit | None = Field(default=None, description="Of the bound; null: it moves and computes nothing.")
+    wide: bool = Field(
+        default=False, description="The source multiplies in 32 bits; timed as the product of engines in 16."
+    )
     fits_l2: bool = Field(
         default=False,
         description="What one run moves fits in the L2 cache: it may be faster than device memory allows.",

@@ -132,7 +132,7 @@ def _row(one: Estimate, beside: Beside | None) -> OperatorTime:
         operation=kernel.operation, kind=class_of(kernel), module=kernel.module, classes=kernel.classes, file=kernel.file, line=kernel.line, count=kernel.count,
         flops=round(kernel.flops * kernel.count), bytes=round(kernel.moved * kernel.count),
         intensity=round(kernel.flops / kernel.moved, 3) if kernel.moved else 0.0, bound_seconds=one.bound * kernel.count,
-        limited_by=one.limit, fits_l2=one.fits_l2, measured_as=_measured_as(one), outside=measured.outside if measured and kernel.form else (),
+        limited_by=one.limit, wide=kernel.wide, fits_l2=one.fits_l2, measured_as=_measured_as(one), outside=measured.outside if measured and kernel.form else (),
         **times,
     )  # fmt: skip
 
