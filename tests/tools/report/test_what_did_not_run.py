@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 import report_toy as toy
-from opscope_schemas.analysis import CallSite, Kernel
+from opscope_schemas.analysis import CallSite, Kernel, TensorInfo
 from opscope_schemas.extracted_config import Check, KernelHook
 from opscope_tools.report import overview
 from opscope_tools.report.configuration import configuration_rows, constraint_lines
-from opscope_tools.report.facts import Figures, ImplementationFacts
+from opscope_tools.report.facts import Figures, ImplementationFacts, leaves
 from opscope_tools.report.kernels import kernel_rows
 from opscope_tools.report.overview import execution_lines
 from opscope_tools.report.parallel import Split, communications, overlap
@@ -22,7 +22,7 @@ from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.reference import faq
 from opscope_tools.report.scan import unbuilt
 from opscope_tools.report.sources import SourceReader
-from opscope_tools.report.story import story
+from opscope_tools.report.story import _copied, story
 
 FUNCTIONS = "\n\ndef rotate(x):\n    return x\n\n\ndef scan(x):\n    return x\n"
 
@@ -416,9 +416,24 @@ def test_a_decode_that_generation_runs_otherwise_is_said_to_be_the_forwards(
         return toy.unmarked(" ".join(story(replace(facts, documents=documents, reader=reader), Quotes())))
 
     swaps = "class Mixin:\n    def _optimize_model_for_decode(self):\n        pass\n"
-    assert "`transformers/generation/utils.py:2`): more bytes than eager decode" in told("aten._grouped_mm", swaps)
+    assert "`transformers/generation/utils.py:2`): more bytes are written and read again" in told(
+        "aten._grouped_mm", swaps
+    )
     assert "Decode is the forward as it is called" not in told("aten.mm", swaps)
     assert "Decode is the forward as it is called" not in told("aten._grouped_mm", "x = 1\n")
+
+
+def test_copies_of_experts_weights_have_their_bytes(facts: ImplementationFacts) -> None:
+    """Of each row, all of one expert's matrix; nothing is said of sizes that data decides."""
+    decode = facts.documents[-1]
+    leaf = next(kernel for _, kernel in leaves(decode))
+    rows, weight = (TensorInfo(name="", shape=shape, dtype="bfloat16") for shape in (("6", "30"), ("16", "30", "50")))
+    product = leaf.model_copy(
+        update={"operator": "aten._grouped_mm", "inputs": (rows, weight), "repeat": "4", "kernels": None}
+    )
+    assert _copied(facts, decode.model_copy(update={"kernels": (product,)})) == "72 kB more are"  # 4 * 6 * 30 * 50 * 2
+    unknown = product.model_copy(update={"inputs": (rows.model_copy(update={"shape": ("?", "30")}), weight)})
+    assert _copied(facts, decode.model_copy(update={"kernels": (unknown,)})) == "more bytes are"
 
 
 @pytest.mark.parametrize("handed", ["", "@use_kernelized_func(turn)\n", "@use_kernelized_func([turn, other])\n"])

@@ -49,8 +49,9 @@ _PART_SET = re.compile(r"((?:\[[^\]]*\])+ )?(?:\*\*|//|<<|>>|[-+*/%@&|^])?=(?!=)
 #: an assignment that runs an operator wherever it runs
 _COMPUTES = re.compile(r"torch\.(masked_fill|where|matmul|bmm|einsum|cat|stack|softmax|zeros|ones|full|arange)\(")
 _ALIGNED = re.compile(r"multiple|divisib|%")
-#: what is none of nothing where the configuration has it: another field, a number
+#: an assignment that puts a field aside as it is
 _KEPT = re.compile(r"self\.(\w+) = (?:self\.)?config\.\w+")
+#: what is none of nothing where the configuration has it: another field, a number
 _PLAIN_SET = re.compile(r"self\.\w+|[\d.]+")
 #: axes of a tensor that holds the weights of all experts
 _STACKED = 3

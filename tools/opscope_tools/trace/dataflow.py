@@ -133,6 +133,7 @@ class _Scope:
     def __init__(self, tree: CallTree, ops: Sequence[OpRecord], call: CallRecord) -> None:
         self.ops = ops
         self._tree, self._call = tree, call
+        self._there: dict[int, list[TensorRecord]] = {}
         self.numbers = {op.order: number for number, op in enumerate(ops, 1)}
         touched = {i for op in ops for i in (*op.reads, *op.writes)}
         self.tensors = [t for t in tree.trace.tensors if t.index in touched]
@@ -229,7 +230,9 @@ class _Scope:
                     yield order, (*beside, *inside)
 
     def _during(self, order: int) -> list[TensorRecord]:
-        return [t for t in self._counted if t.born <= order <= t.held]
+        if order not in self._there:
+            self._there[order] = [t for t in self._counted if t.born <= order <= t.held]
+        return self._there[order]
 
     def _beside(self, record: BesideRecord, call: CallRecord, whole: bool) -> tuple[int, ...]:
         """What a call made, or was given, and is in memory when a sibling of one that it makes runs."""
@@ -261,10 +264,9 @@ def served_peak(tree: CallTree, call: CallRecord) -> str:
     runs_at = {part.order: kernel.ops[0].order for kernel in kernels(tree, call) for part in kernel.ops[1:]}
     runs_at.update(_around_experts(tree, call))
     left_out = unmade(tree, call)
-    ops = [placed.op for placed in _placed(tree, call, "", _ONE) if placed.op.order not in left_out]
-    never = {
-        index for placed in _placed(tree, call, "", _ONE) if placed.op.order in left_out for index in placed.op.writes
-    }
+    every = [placed.op for placed in _placed(tree, call, "", _ONE)]
+    ops = [op for op in every if op.order not in left_out]
+    never = {index for op in every if op.order in left_out for index in op.writes}
     touched = {i for op in ops for i in (*op.reads, *op.writes)}.difference(never)
     counted = [t for t in tree.trace.tensors if t.index in touched and t.kind in _COUNTED]
     sizes = {**{t.index: Formula.parse(t.size) for t in counted if t.size}, **resized(tree, call)}
