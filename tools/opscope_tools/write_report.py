@@ -222,10 +222,9 @@ def _crossed(
         return None
     there = {**asked, "values": {**asked["values"], "seq_len": tokens}}
     with contextlib.suppress(TraceError, InputError):
-        expanded = run_tool(EXPAND_REFS, there, context)
-        flow = run_tool(TRACE_DATAFLOW, there, context).document
-        if expanded.evaluated is not None:
-            return Crossed(expanded.document, flow, expanded.evaluated.values, found.tokens, tokens)
+        flow = run_tool(TRACE_DATAFLOW, there, context)
+        if flow.evaluated is not None:
+            return Crossed(flow.document, flow.evaluated.values, found.tokens, tokens)
     return None
 
 

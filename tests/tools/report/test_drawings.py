@@ -306,6 +306,10 @@ def test_a_bar_says_what_limits_it_and_how_much_of_its_time_that_explains(facts:
     small = first.model_copy(update={"calibrated_seconds": 1e-9, "bound_seconds": 1e-9, "count": 3, "module": "m1"})
     other = first.model_copy(update={"limited_by": "compute", "bound_seconds": 3e-3})
     assert last(small, other)[-1] == "compute 75 %, 4 kFLOP"
+    assert (
+        last(small, other.model_copy(update={"wide": True}))[-1]
+        == "compute 75 %, 4 kFLOP, of 32 bits in the source, timed in 16"
+    )
     assert last(small, other)[0] == "k0 (m1) to k0 (m0): 2 kernels, 4 runs"
     assert last(small, small.model_copy(update={"module": "m2"}))[0] == "k0 (m1) to k0 (m2): 2 kernels ×3"
 

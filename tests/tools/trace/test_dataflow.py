@@ -147,8 +147,7 @@ def test_a_prefill_past_its_window_says_what_differs(context: ToolContext) -> No
     )
     assert within.evaluated is not None
     assert past.evaluated is not None
-    document: Any = None  # only for the page
-    crossed = Crossed(document, past.document, past.evaluated.values, 8, 24)
+    crossed = Crossed(past.document, past.evaluated.values, 8, 24)
     said = crossing_said(within.document, within.evaluated.values, crossed)
     assert said.startswith("Past the window of 8 tokens")
     kept = past.evaluated.cache_after
@@ -156,9 +155,8 @@ def test_a_prefill_past_its_window_says_what_differs(context: ToolContext) -> No
     tokens, layer = 24 * 2, 2 * 2 * 16 * 2  # of both sequences; keys and values of two heads, 16 wide
     assert f"the {plain_bytes(kept)} of cache" in said
     assert f"{plain_bytes(3 * tokens * layer)} stay in memory" in said
-    assert not crossing_said(
-        within.document, within.evaluated.values, Crossed(document, within.document, within.evaluated.values, 8, 4)
-    )
+    itself = Crossed(within.document, within.evaluated.values, 8, 4)
+    assert not crossing_said(within.document, within.evaluated.values, itself)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "bloom"])

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from opscope_schemas.analysis import ModelAnalysis
 from opscope_schemas.dataflow import Dataflow, FlowOperator
 from opscope_schemas.formula import Rational, evaluate
 from opscope_schemas.units import plain_bytes, things
@@ -23,9 +22,8 @@ Issued = tuple[str, str, int]
 
 @dataclass(frozen=True)
 class Crossed:
-    """A prefill past the window: its document and graph, every variable's value there, the window and how many tokens it is of."""
+    """A prefill past the window: its graph, every variable's value there, the window and how many tokens it is of."""
 
-    document: ModelAnalysis
     graph: Dataflow
     point: Mapping[str, Rational]
     window: int

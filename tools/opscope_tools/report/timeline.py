@@ -116,9 +116,8 @@ def _said(run: Sequence[OperatorTime], found: RooflineResult) -> str:
     for one in run:
         if one.limited_by:
             explained[one.limited_by] = explained.get(one.limited_by, 0.0) + one.bound_seconds
-    wide = ", of 32 bits in the source, timed in 16" if any(one.wide for one in run) else ""
     if not explained:
-        return f"{moved}{wide}"
+        return moved
     limit = max(explained, key=lambda name: explained[name])
     started = sum(one.launch_seconds or 0.0 for one in run if found.totals.calibrated_seconds)
     if started > whole / 2:  # as `launches` says of one kernel
@@ -126,4 +125,5 @@ def _said(run: Sequence[OperatorTime], found: RooflineResult) -> str:
     share = min(1.0, explained[limit] / whole)
     part = "under 1 %" if share < 0.005 else f"{100 * share:.0f} %"
     done = amount(sum(one.flops for one in run), "FLOP") if limit == "compute" else moved
+    wide = ", of 32 bits in the source, timed in 16" if any(one.wide for one in run) else ""
     return f"{'neither, ' if limit != 'fixed' and share < _EXPLAINS else ''}{limit} {part}, {done}{wide}"

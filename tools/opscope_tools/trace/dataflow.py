@@ -143,8 +143,11 @@ class _Scope:
 
     def ids(self, indices: Iterable[int]) -> tuple[int, ...]:
         """What stands for a tensor of a folded sibling is that of the first one."""
-        first = {t.index: t.alias_of for t in self._counted if t.index not in self._ids and t.alias_of is not None}
-        return tuple(self._ids[first.get(i, i)] for i in indices)
+        return tuple(self._ids[self._first_ones.get(i, i)] for i in indices)
+
+    @cached_property
+    def _first_ones(self) -> dict[int, int]:
+        return {t.index: t.alias_of for t in self._counted if t.index not in self._ids and t.alias_of is not None}
 
     def shown(self, record: TensorRecord) -> FlowTensor:
         made = self._made.get(record.index, 0)
@@ -186,16 +189,17 @@ class _Scope:
         for order, held in self._candidates:
             if any(index not in self._sizes for index in held):
                 return []
-            sums.setdefault(self._sum(held), (self.numbers[order], held))
+            sums.setdefault(sum((self._sizes[index] for index in held), _ZERO), (self.numbers[order], held))
         return [(sums[f][0], f, sums[f][1]) for f in _largest(self._tree, sums)]
 
     @cached_property
     def holds(self) -> dict[int, tuple[int, ...]]:
         """By the order of an operator, what is in memory while it runs: of several, the most as traced."""
         point = _traced_at(self._tree)
+        sizes = {index: size.evaluate(point) for index, size in self._sizes.items()}
         found: dict[int, tuple[Rational, tuple[int, ...]]] = {}
         for order, held in self._candidates:
-            size = self._sum(i for i in held if i in self._sizes).evaluate(point)
+            size = sum(sizes.get(index, 0) for index in held)
             if order not in found or size > found[order][0]:
                 found[order] = size, held
         return {order: held for order, (_, held) in found.items()}
@@ -207,9 +211,6 @@ class _Scope:
     @cached_property
     def _sizes(self) -> dict[int, Formula]:
         return {t.index: Formula.parse(t.size) for t in self._counted if t.size}
-
-    def _sum(self, held: Iterable[int]) -> Formula:
-        return sum((self._sizes[index] for index in held), _ZERO)
 
     def _held(self, call: CallRecord) -> Iterator[tuple[int, tuple[int, ...]]]:
         """During each operator of a call, and of those that it makes: what is in memory, of all that the call's own begin leaves.
@@ -236,8 +237,11 @@ class _Scope:
 
     def _beside(self, record: BesideRecord, call: CallRecord, whole: bool) -> tuple[int, ...]:
         """What a call made, or was given, and is in memory when a sibling of one that it makes runs."""
-        known = {t.index: t for t in self._counted}
-        return tuple(i for i in record.tensors if i in known and (whole or known[i].born > call.order))
+        return tuple(i for i in record.tensors if i in self._born and (whole or self._born[i] > call.order))
+
+    @cached_property
+    def _born(self) -> dict[int, int]:
+        return {t.index: t.born for t in self._counted}
 
     @cached_property
     def _siblings(self) -> dict[int, list[BesideRecord]]:
@@ -286,8 +290,8 @@ def _around_experts(tree: CallTree, call: CallRecord) -> Iterator[tuple[int, int
     """Orders of the operators that a layer of experts runs before its first product and after its last -> those as whose parts they
     run: kernels of engines take the rows of the first from where they lie, and sum those of the last in one pass."""
     for layer in expert_layers(tree, call):
-        orders = [op.order for op in tree.ops_below(tree.trace.calls[layer])]
-        products = [op.order for op in tree.ops_below(tree.trace.calls[layer]) if op.operator in GROUPED]
+        ops = list(tree.ops_below(tree.trace.calls[layer]))
+        orders, products = [op.order for op in ops], [op.order for op in ops if op.operator in GROUPED]
         yield from ((order, products[0]) for order in orders if order < products[0])
         yield from ((order, orders[-1]) for order in orders if products[-1] < order < orders[-1])
 

@@ -35,11 +35,11 @@ def names_in(frame: FrameType) -> dict[str, Any]:
 
     Before Python 3.13 a frame keeps the dictionary that it tells, and by it each tensor until the function ends: it is emptied.
     """
-    found = dict(frame.f_locals)
-    if (
-        sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED
-    ):  # else they are the names themselves
-        frame.f_locals.clear()
+    told = frame.f_locals
+    if sys.version_info >= (3, 13) or not frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+        return dict(told)
+    found = dict(told)
+    told.clear()  # of a function it is a copy; of a class or a module it would be the names themselves
     return found
 
 

@@ -395,11 +395,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
             if any(type(leaf) is Place for leaf in tree_leaves(result)):
                 raise UnfoldedError(f"{self._paths[id(module)]} returns its index.")
             keeps = self._settings.ran(module)
-            same = surroundings(*map(type, module.modules())) == beside
             heard = any(part._forward_hooks for part in module.modules() if part is not module)
-            if (
-                same and not heard
-            ):  # one that stood for it would leave out what it changed, and what is told of its parts
+            # one that stood for it would leave out what it changed, and what its parts tell those who listen
+            if not heard and surroundings(*map(type, module.modules())) == beside:
                 left, given = self._remembered(result, [t for _, t in tensors_in((args, kwargs))])
                 self._memo[key].append(_Ran(event, left, given, uses, keeps))
             if heard or decides(uses):

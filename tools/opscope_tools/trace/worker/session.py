@@ -39,7 +39,7 @@ from opscope_tools.trace.variables import RUN_HINTS, is_depth
 from opscope_tools.trace.worker import absent, configs, fields, patches
 from opscope_tools.trace.worker.blame import place_of, unset
 from opscope_tools.trace.worker.definitions import missing_package
-from opscope_tools.trace.worker.flow import held_by
+from opscope_tools.trace.worker.flow import held_by, keys_and_values
 from opscope_tools.trace.worker.inputs import Input, Inputs
 from opscope_tools.trace.worker.models import packages
 from opscope_tools.trace.worker.recorder import Recorder, SlowError, plain_result, tensors_in
@@ -627,7 +627,8 @@ def _cache_reports(recorder: Recorder) -> Iterator[None]:
 
     def update(self: Any, key_states: Any, value_states: Any, layer_idx: int, *args: Any, **kwargs: Any) -> Any:
         layer = self.layers[layer_idx] if layer_idx < len(self.layers) else None
-        recorder.cache_update(_keys_and_values(layer), [key_states, value_states])
+        # by no name here: the update puts others in the place of what the layer holds
+        recorder.cache_update([t for t in keys_and_values(layer) if t.dim() > 1], [key_states, value_states])
         recorder.caching = True
         try:
             return original(self, key_states, value_states, layer_idx, *args, **kwargs)
@@ -652,12 +653,6 @@ def _cache_reports(recorder: Recorder) -> Iterator[None]:
     finally:
         for name, function in originals.items():
             setattr(Cache, name, function)
-
-
-def _keys_and_values(layer: Any) -> list[Any]:
-    """What a layer of a cache holds; nobody is to keep it, as the update puts others in its place."""
-    found = (getattr(layer, "keys", None), getattr(layer, "values", None))
-    return [t for t in found if isinstance(t, torch.Tensor) and t.dim() > 1]
 
 
 def _first_line(error: BaseException) -> str:
