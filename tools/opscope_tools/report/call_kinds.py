@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from opscope_schemas.analysis import ModuleAnalysis
+from opscope_schemas.analysis import Kernel, ModuleAnalysis
+from opscope_schemas.errors import ValuesError
+from opscope_schemas.formula import Formula
 from opscope_schemas.units import amount, things
 
 from opscope_tools.report.facts import CallKind, ImplementationFacts, short, size_at, walk
@@ -37,9 +39,36 @@ def shown(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) ->
 
 
 def place_shown(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
-    """Where the calls stand that a section shows; empty where those of its class are all alike."""
+    """Where the calls stand whose formulas a section shows; empty where those of its class are all alike.
+
+    What costs as much at these sizes may cost something else at others.
+    """
     kinds = facts.call_kinds.get(module.class_name, ())
-    return _where(facts, kinds, kinds[0]) if len(kinds) > 1 else ""
+    if not kinds:
+        return ""
+    first = kinds[0]
+    same = tuple(call for call in first.calls if _by_one_formula(call, first.shown))
+    if len(kinds) < 2 and len(same) == len(first.calls):
+        return ""
+    others = (
+        f" (those of {_where(facts, kinds, first, same)} cost as much here by others)"
+        if len(same) < len(first.calls)
+        else ""
+    )
+    return f"{_where(facts, kinds, first, [call for call in first.calls if call not in same])}{others}"
+
+
+def _by_one_formula(call: Kernel, other: Kernel) -> bool:
+    """Whether one run of both costs the same whatever the sizes."""
+    times, others = Formula.parse(call.repeat), Formula.parse(other.repeat)
+    pairs = [
+        (call.flops, other.flops),
+        *((getattr(call.memory_access, n), getattr(other.memory_access, n)) for n in ("read", "write")),
+    ]
+    try:
+        return all(Formula.parse(a) * others == Formula.parse(b) * times for a, b in pairs)
+    except ValuesError:  # a formula that the algebra cannot divide exactly
+        return all(a == b for a, b in pairs)
 
 
 def kinds_told(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) -> str:
@@ -87,12 +116,14 @@ def _kind(facts: ImplementationFacts, kinds: Sequence[CallKind], place: int, key
     return ", ".join(parts)
 
 
-def _where(facts: ImplementationFacts, kinds: Sequence[CallKind], kind: CallKind) -> str:
+def _where(
+    facts: ImplementationFacts, kinds: Sequence[CallKind], kind: CallKind, without: Sequence[Kernel] = ()
+) -> str:
     """The places of the calls of one of `kinds`, with the numbers of the layers where not all of a list have it."""
     places: dict[str, dict[str, None]] = {}
     numbers = layers_told(facts, facts.main)
     others = {facts.path_of(call) for each in kinds if each is not kind for call in each.calls}
-    for call in kind.calls:
+    for call in (call for call in kind.calls if call not in without):
         path = facts.path_of(call)
         places.setdefault(path, {})[numbers.get(id(call), "") if path in others else layers_of(facts, call)] = None
     told = [

@@ -524,7 +524,10 @@ def _of_idle(facts: ImplementationFacts, reads: Reads) -> str:
     spans = [facts.reader.enclosing(place.file, place.line) for place in reads.first]
     if spans and len(spans) == reads.count and all(around and around[-1].name == "_init_weights" for around in spans):
         return ", where weights are set before any pass"
-    idle = [name for name in reads.within if name not in ran]
+    built = [name for name in reads.within if name not in ran and _builds(facts, reads, name, ran)]
+    if built and len(built) == len(reads.within):
+        return ", where the model is built"
+    idle = [name for name in reads.within if name not in ran and name not in built]
     whole = len(idle) == len(reads.within)
     names = joined(f"`{name}`" for name in idle)
     return f", {'in' if whole else 'also in'} {names}, which did not run" if idle else ""
@@ -679,6 +682,17 @@ def _conditions(facts: ImplementationFacts) -> list[str]:
         lines[-1] += f". Formulas of {' and '.join(others)} stand with their conditions in 11.B"
     past = crossing_said(facts.graphs[0], values, facts.crossed) if facts.crossed is not None else ""
     return [*lines, *([past] if past else [])]
+
+
+def _builds(facts: ImplementationFacts, reads: Reads, name: str, ran: frozenset[str]) -> bool:
+    """Whether a constructor of a class that ran calls a function."""
+    for file in dict.fromkeys(place.file for place in reads.first):
+        for number, line in enumerate(facts.reader.lines(file) or [], 1):
+            if re.search(rf"(?<!def )\b{re.escape(name)}\(", line):
+                around = [span.name for span in facts.reader.enclosing(file, number)]
+                if "__init__" in around and ran.intersection(around):
+                    return True
+    return False
 
 
 def _asked(facts: ImplementationFacts, hit: scan.Hit) -> str:

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from opscope_schemas.analysis import Kernel, ModelAnalysis, TensorInfo
 from opscope_schemas.dataflow import Dataflow, FlowOperator, PeakPoint
-from opscope_schemas.formula import Formula, Rational, evaluate, variables
+from opscope_schemas.formula import Formula, Rational, evaluate, holds, variables
 from opscope_schemas.units import plain_bytes, things
 
-from opscope_tools.report.facts import ImplementationFacts, leaves, short, walk
+from opscope_tools.report.facts import ImplementationFacts, leaves, position_limit, short, walk
 from opscope_tools.report.kinds import windowed
 from opscope_tools.report.quotes import as_prose
 from opscope_tools.report.tasks import Task, numbering, task_of_operator
@@ -25,6 +25,9 @@ Row = tuple[str, str, str, str]
 _MOST_TENSORS = 5
 #: how many times what is looked at memory has to be, to be told of
 _NOTABLE = 1.05
+#: sizes of a pass that grow, and how they are said
+_GROWING = {"seq_len": "{:,} tokens", "cache_len": "{:,} cached tokens", "batch_size": "a batch of {:,}"}
+_LARGEST_BATCH = 4096
 _WIDTHS = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
 _FUSED_ATTENTION = re.compile(r"sdpa|scaled_dot_product|flash_attention")
 
@@ -60,29 +63,80 @@ def peak_lines(facts: ImplementationFacts, catalogue: Sequence[Task]) -> list[st
         if not ranked:
             lines.append(f"Peak of activations in {document.phase}: not known, the size of a tensor depends on data.")
             continue
-        largest, *others = ranked
+        largest = ranked[0]
         operator = graph.operators[largest.operator - 1]
         where = f"task {number[operator.id]}, " if document is facts.main else ""
         lines.append(
             f"Peak of activations in {document.phase}: `{largest.bytes}` bytes "
             f"({plain_bytes(evaluate(largest.bytes, point))}{_batched(facts, document, largest.bytes)}) during {where}{operator.operator} "
             f"(`{operator.file}:{operator.line}`), each tensor there until no name or running function of Python holds it. "
-            f"{_next_peak(graph, others, point)}{_fused(facts, document.phase, evaluate(largest.bytes, point))}"
+            f"{_next_peak(facts, document, graph, ranked)}{_fused(facts, document.phase, evaluate(largest.bytes, point))}"
             f"{_appended(graph, point)}"
         )
     return lines
 
 
-def _next_peak(graph: Dataflow, others: Sequence[PeakPoint], point: Mapping[str, Rational]) -> str:
-    """Which operator would be the peak at other sizes; `others` from the largest on."""
+def _next_peak(
+    facts: ImplementationFacts, document: ModelAnalysis, graph: Dataflow, ranked: Sequence[PeakPoint]
+) -> str:
+    """Which operator is the peak of longer or larger passes, and of which on; else which others it may be."""
+    point, others = facts.point(document), ranked[1:]
     if not others:
         return "At no sizes does another operator hold more."
-    operator, held = graph.operators[others[0].operator - 1], plain_bytes(evaluate(others[0].bytes, point))
-    module = f" of {as_prose(operator.module)}" if operator.module else ""
-    said = f"{operator.operator}{module} (`{operator.file}:{operator.line}`), during which {held} live here"
+    for name, unit in _GROWING.items():
+        if (found := _overtaken(facts, document, ranked, name)) is not None:
+            size, peak = found
+            return f"From {unit.format(size)} on it is {_during(graph, peak)}: `{peak.bytes}` bytes."
+    held = plain_bytes(evaluate(others[0].bytes, point))
+    said = f"{_during(graph, others[0])}, during which {held} live here"
     if len(others) == 1:
         return f"At other sizes it may be {said}."
     return f"At other sizes it may be one of {len(others)} other operators, as {said}."
+
+
+def _during(graph: Dataflow, peak: PeakPoint) -> str:
+    operator = graph.operators[peak.operator - 1]
+    module = f" of {as_prose(operator.module)}" if operator.module else ""
+    return f"{operator.operator}{module} (`{operator.file}:{operator.line}`)"
+
+
+def _overtaken(
+    facts: ImplementationFacts, document: ModelAnalysis, ranked: Sequence[PeakPoint], name: str
+) -> tuple[int, PeakPoint] | None:
+    """The first size from which another peak is the largest, all else as it is, and that peak; None where none is, as far as the
+    model has positions and its formulas hold."""
+    point = facts.point(document)
+    derived = {v.name for v in document.variables if v.definition and name in variables(v.definition)}
+    if name not in point or any(derived & variables(peak.bytes) for peak in ranked):
+        return None
+    limit = position_limit(facts.tree) if name != "batch_size" else None
+    asked = [
+        c for c in document.conditions if variables(c) <= point.keys() and holds(c, point)
+    ]  # others a trace at the point made good
+
+    def largest(size: int) -> PeakPoint | None:
+        there = {**point, name: size}
+        if not all(holds(c, there) for c in asked):
+            return None
+        return max(ranked, key=lambda peak: evaluate(peak.bytes, there))
+
+    low = high = int(point[name])
+    while (high := 2 * high) <= (limit or _LARGEST_BATCH):
+        if (found := largest(high)) is None:
+            return None
+        if found is not ranked[0]:
+            break
+        low = high
+    else:
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        if largest(middle) in (ranked[0], None):
+            low = middle
+        else:
+            high = middle
+    peak = largest(high)
+    return (high, peak) if peak is not None else None
 
 
 def _appended(graph: Dataflow, point: Mapping[str, Rational]) -> str:
