@@ -107,7 +107,7 @@ def _overtaken(
     model has positions and its formulas hold."""
     point = facts.point(document)
     derived = {v.name for v in document.variables if v.definition and name in variables(v.definition)}
-    if name not in point or any(derived & variables(peak.bytes) for peak in ranked):
+    if not point.get(name) or any(derived & variables(peak.bytes) for peak in ranked):
         return None
     limit = position_limit(facts.tree) if name != "batch_size" else None
     asked = [
