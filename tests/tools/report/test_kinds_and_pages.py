@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import report_toy as toy
 from opscope_schemas.analysis import Kernel, ModuleAnalysis, ModuleNode, TensorInfo
-from opscope_tools.report.call_kinds import kinds_told
+from opscope_tools.report.call_kinds import kinds_told, place_shown
 from opscope_tools.report.components import _interface
 from opscope_tools.report.facts import Figures, ImplementationFacts, module_of_call
 from opscope_tools.report.graph import Graph, Span, Vertex
@@ -113,6 +113,22 @@ def test_a_section_shows_the_kind_of_call_that_costs_most_and_says_what_the_othe
     )
     assert re.search(r"1 at `layers\.\*` \(layer 0\), .* 8 weights\.", told)
     assert kinds_told(facts, facts.modules[1], Quotes()) == ""
+
+
+@pytest.mark.parametrize("width", ["{num_layers} * 4", "{hidden_size}"])
+def test_a_formula_stands_for_the_calls_alone_that_it_holds_for(facts: ImplementationFacts, width: str) -> None:
+    """Two norms cost alike at these sizes, by one formula or by two."""
+    _, layer, norm, *rest = facts.main.kernels
+    other = norm.model_copy(update={"attribute": "twin", "flops": norm.flops.replace(toy.H, width)})
+    assert other.flops.count(width) == norm.flops.count(toy.H) > 0
+    document = facts.main.model_copy(update={"kernels": (facts.main.kernels[0], layer, norm, other, *rest)})
+    changed = replace(facts, documents=(document,), graphs=(toy.graph(document),))
+    said = place_shown(changed, next(m for m in changed.modules if m.class_name == norm.class_name))
+    if width == toy.H:
+        assert "cost as much here" not in said
+    else:
+        assert said.endswith("(those of `twin` cost as much here by others)")
+        assert "`norm`" in said
 
 
 def narrow(kernel: Kernel, width: str) -> Kernel:

@@ -11,7 +11,7 @@ import pytest
 import report_toy as toy
 from opscope_schemas.analysis import TensorInfo
 from opscope_schemas.dataflow import PeakPoint
-from opscope_schemas.formula import Formula
+from opscope_schemas.formula import Formula, evaluate
 from opscope_schemas.notes import OWN_TRACE, SECOND_TRACE
 from opscope_tools.report.components import LongFormulas
 from opscope_tools.report.facts import ImplementationFacts, role_of
@@ -303,6 +303,35 @@ def test_what_may_be_the_peak_at_other_sizes_is_named_by_its_operator_or_is_none
     assert "At no sizes does another operator hold more." in said(first)
     assert f"At other sizes it may be {named}" in said(second, first)
     assert f"At other sizes it may be one of 2 other operators, as {named}" in said(third, first, second)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_at_the_size_that_is_told_another_operator_becomes_the_peak(facts: ImplementationFacts, seed: int) -> None:
+    """Against all sizes one after another; no size is told where none of them changes the operator."""
+    rng, point = random.Random(seed), facts.point(facts.main)
+    peaks = [
+        PeakPoint(operator=number, bytes=f"{rng.randrange(1, 9000)} + {rng.randrange(40)} * {{seq_len}}", tensors=())
+        for number in (1, 2, 3)
+    ]
+    graph = facts.graphs[0].model_copy(update={"peaks": tuple(peaks)})
+    changed = replace(facts, graphs=(graph, *facts.graphs[1:]))
+    said = peak_lines(changed, tasks(facts.main, graph))[0]
+
+    def largest(length: int) -> PeakPoint:
+        return max(peaks, key=lambda peak: evaluate(peak.bytes, {**point, "seq_len": length}))
+
+    first, longest = int(point["seq_len"]), toy.CONFIG["max_position_embeddings"]
+    assert isinstance(longest, int)
+    changes = [n for n in range(first + 1, longest + 1) if largest(n) is not largest(first)]
+    if told := re.search(r"At (\d+) tokens another passes it: (\S+) [^;]*?, with `([^`]+)` bytes", said):
+        assert int(told[1]) == changes[0]
+        assert (told[2], told[3]) == (
+            graph.operators[largest(changes[0]).operator - 1].operator,
+            largest(changes[0]).bytes,
+        )
+    else:
+        assert not changes
+        assert "At other sizes it may be" in said
 
 
 def test_the_cache_is_that_of_the_graph_and_logits_are_as_wide_as_the_vocabulary(facts: ImplementationFacts) -> None:

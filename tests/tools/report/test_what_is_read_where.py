@@ -10,7 +10,7 @@ import pytest
 import report_toy as toy
 from opscope_schemas.analysis import Variable
 from opscope_schemas.common import Repository
-from opscope_schemas.extracted_config import Hyperparameter, Reads
+from opscope_schemas.extracted_config import Hyperparameter, Place, Reads
 from opscope_tools.report import scan
 from opscope_tools.report.configuration import configuration_note, configuration_rows, constraint_lines, layer_settings
 from opscope_tools.report.facts import ImplementationFacts
@@ -222,3 +222,42 @@ def test_settings_that_are_held_against_a_layers_number_are_found_however_it_is_
     repository = toy.write_source(tmp_path / "src")
     (tmp_path / "src" / toy.FILE).write_text(source)
     assert sorted(scan.by_layer(SourceReader([repository]), toy.FILE, ["Layer"])) == told
+
+
+@pytest.mark.parametrize(
+    ("caller", "said"),
+    [
+        ("ToyForCausalLM:__init__", "read in 1 place, where the model is built"),
+        ("ToyForCausalLM:other", "read in 1 place, in `widths`, which did not run"),
+        ("Other:__init__", "read in 1 place, in `widths`, which did not run"),
+    ],
+)
+def test_what_constructors_of_what_ran_call_is_where_the_model_is_built(
+    facts: ImplementationFacts, tmp_path: Path, caller: str, said: str
+) -> None:
+    """And what other methods call, or constructors of classes that did not run, did not run either."""
+    owner, _, method = caller.partition(":")
+    head = f"class {owner}(nn.Module):\n"
+    source = f"{toy.MODELING}\n\nclass Other(nn.Module):\n    pass\n\n\ndef widths(config):\n    return config.every\n"
+    source = source.replace(head, f"{head}    def {method}(self, config):\n        self.wide = widths(config)\n\n")
+    repository = toy.write_source(tmp_path / "src")
+    (tmp_path / "src" / toy.FILE).write_text(source)
+    place = Place(file=toy.FILE, line=toy.line_of("return config.every", source))
+    told = changed(facts, every={"reads": Reads(count=1, first=(place,), within=("widths",))})
+    rows = configuration_rows(replace(told, reader=SourceReader([repository])), Quotes())
+    (row,) = (row for row in rows if "every" in row[0])
+    assert said in " ".join(row)
+
+
+def test_what_is_read_where_weights_are_set_runs_before_any_pass(facts: ImplementationFacts, tmp_path: Path) -> None:
+    head = "class ToyForCausalLM(nn.Module):\n"
+    source = toy.MODELING.replace(
+        head, f"{head}    def _init_weights(self, module):\n        std = self.config.every\n\n"
+    )
+    repository = toy.write_source(tmp_path / "src")
+    (tmp_path / "src" / toy.FILE).write_text(source)
+    place = Place(file=toy.FILE, line=toy.line_of("self.config.every", source))
+    told = changed(facts, every={"reads": Reads(count=1, first=(place,), within=("ToyForCausalLM",))})
+    rows = configuration_rows(replace(told, reader=SourceReader([repository])), Quotes())
+    (row,) = (row for row in rows if "every" in row[0])
+    assert "read in 1 place, where weights are set before any pass" in " ".join(row)

@@ -47,15 +47,12 @@ def place_shown(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
     if not kinds:
         return ""
     first = kinds[0]
-    same = tuple(call for call in first.calls if _by_one_formula(call, first.shown))
-    if len(kinds) < 2 and len(same) == len(first.calls):
+    alike = [call for call in first.calls if _by_one_formula(call, first.shown)]
+    others = [call for call in first.calls if not any(call is each for each in alike)]
+    if len(kinds) < 2 and not others:
         return ""
-    others = (
-        f" (those of {_where(facts, kinds, first, same)} cost as much here by others)"
-        if len(same) < len(first.calls)
-        else ""
-    )
-    return f"{_where(facts, kinds, first, [call for call in first.calls if call not in same])}{others}"
+    more = f" (those of {_where(facts, kinds, first, others)} cost as much here by others)" if others else ""
+    return f"{_where(facts, kinds, first, alike)}{more}"
 
 
 def _by_one_formula(call: Kernel, other: Kernel) -> bool:
@@ -117,13 +114,13 @@ def _kind(facts: ImplementationFacts, kinds: Sequence[CallKind], place: int, key
 
 
 def _where(
-    facts: ImplementationFacts, kinds: Sequence[CallKind], kind: CallKind, without: Sequence[Kernel] = ()
+    facts: ImplementationFacts, kinds: Sequence[CallKind], kind: CallKind, calls: Sequence[Kernel] | None = None
 ) -> str:
-    """The places of the calls of one of `kinds`, with the numbers of the layers where not all of a list have it."""
+    """The places of the calls of one of `kinds`, or of some of them, with the numbers of the layers where not all of a list have it."""
     places: dict[str, dict[str, None]] = {}
     numbers = layers_told(facts, facts.main)
     others = {facts.path_of(call) for each in kinds if each is not kind for call in each.calls}
-    for call in (call for call in kind.calls if call not in without):
+    for call in kind.calls if calls is None else calls:
         path = facts.path_of(call)
         places.setdefault(path, {})[numbers.get(id(call), "") if path in others else layers_of(facts, call)] = None
     told = [

@@ -522,7 +522,11 @@ def _of_idle(facts: ImplementationFacts, reads: Reads) -> str:
     """Which of the places stand in classes that did not run, as far as the answer names places."""
     ran = frozenset().union(*map(scopes, facts.documents))
     spans = [facts.reader.enclosing(place.file, place.line) for place in reads.first]
-    if spans and len(spans) == reads.count and all(around and around[-1].name == "_init_weights" for around in spans):
+    if (
+        spans
+        and len(spans) == reads.count
+        and all(around and short(around[-1].name) == "_init_weights" for around in spans)
+    ):
         return ", where weights are set before any pass"
     built = [name for name in reads.within if name not in ran and _builds(facts, reads, name, ran)]
     if built and len(built) == len(reads.within):
@@ -690,7 +694,7 @@ def _builds(facts: ImplementationFacts, reads: Reads, name: str, ran: frozenset[
         for number, line in enumerate(facts.reader.lines(file) or [], 1):
             if re.search(rf"(?<!def )\b{re.escape(name)}\(", line):
                 around = [span.name for span in facts.reader.enclosing(file, number)]
-                if "__init__" in around and ran.intersection(around):
+                if any(short(name) == "__init__" for name in around) and ran.intersection(around):
                     return True
     return False
 

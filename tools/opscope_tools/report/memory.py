@@ -27,7 +27,8 @@ _MOST_TENSORS = 5
 _NOTABLE = 1.05
 #: sizes of a pass that grow, and how they are said
 _GROWING = {"seq_len": "{:,} tokens", "cache_len": "{:,} cached tokens", "batch_size": "a batch of {:,}"}
-_LARGEST_BATCH = 4096
+#: the largest that is looked at where the model sets no limit
+_LARGEST = 4096
 _WIDTHS = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
 _FUSED_ATTENTION = re.compile(r"sdpa|scaled_dot_product|flash_attention")
 
@@ -79,14 +80,14 @@ def peak_lines(facts: ImplementationFacts, catalogue: Sequence[Task]) -> list[st
 def _next_peak(
     facts: ImplementationFacts, document: ModelAnalysis, graph: Dataflow, ranked: Sequence[PeakPoint]
 ) -> str:
-    """Which operator is the peak of longer or larger passes, and of which on; else which others it may be."""
+    """Which operator becomes the peak of a longer or larger pass, and at which size; else which others it may be."""
     point, others = facts.point(document), ranked[1:]
     if not others:
         return "At no sizes does another operator hold more."
     for name, unit in _GROWING.items():
         if (found := _overtaken(facts, document, ranked, name)) is not None:
             size, peak = found
-            return f"From {unit.format(size)} on it is {_during(graph, peak)}: `{peak.bytes}` bytes."
+            return f"At {unit.format(size)} another passes it: {_during(graph, peak)}, with `{peak.bytes}` bytes."
     held = plain_bytes(evaluate(others[0].bytes, point))
     said = f"{_during(graph, others[0])}, during which {held} live here"
     if len(others) == 1:
@@ -103,40 +104,31 @@ def _during(graph: Dataflow, peak: PeakPoint) -> str:
 def _overtaken(
     facts: ImplementationFacts, document: ModelAnalysis, ranked: Sequence[PeakPoint], name: str
 ) -> tuple[int, PeakPoint] | None:
-    """The first size from which another peak is the largest, all else as it is, and that peak; None where none is, as far as the
-    model has positions and its formulas hold."""
+    """A size at which another peak is the largest and was not at one less, all else as it is, and that peak; None where none is found,
+    as far as the model has positions and its formulas hold."""
     point = facts.point(document)
     derived = {v.name for v in document.variables if v.definition and name in variables(v.definition)}
     if not point.get(name) or any(derived & variables(peak.bytes) for peak in ranked):
         return None
     limit = position_limit(facts.tree) if name != "batch_size" else None
-    asked = [
-        c for c in document.conditions if variables(c) <= point.keys() and holds(c, point)
-    ]  # others a trace at the point made good
+    # others a trace at the point made good
+    asked = [c for c in document.conditions if variables(c) <= point.keys() and holds(c, point)]
 
     def largest(size: int) -> PeakPoint | None:
         there = {**point, name: size}
-        if not all(holds(c, there) for c in asked):
-            return None
-        return max(ranked, key=lambda peak: evaluate(peak.bytes, there))
+        return (
+            max(ranked, key=lambda peak: evaluate(peak.bytes, there)) if all(holds(c, there) for c in asked) else None
+        )
 
     low = high = int(point[name])
-    while (high := 2 * high) <= (limit or _LARGEST_BATCH):
-        if (found := largest(high)) is None:
+    while largest(high) is ranked[0]:
+        low, high = high, 2 * high
+        if high > (limit or _LARGEST):
             return None
-        if found is not ranked[0]:
-            break
-        low = high
-    else:
-        return None
     while high - low > 1:
         middle = (low + high) // 2
-        if largest(middle) in (ranked[0], None):
-            low = middle
-        else:
-            high = middle
-    peak = largest(high)
-    return (high, peak) if peak is not None else None
+        low, high = (middle, high) if largest(middle) is ranked[0] else (low, middle)
+    return (high, peak) if (peak := largest(high)) is not None else None
 
 
 def _appended(graph: Dataflow, point: Mapping[str, Rational]) -> str:
