@@ -147,7 +147,8 @@ class Stacks:
                     self._stacks[path] = Stack(name, len(kinds), reached[:last], frozenset(names), last, least)
 
     def _least(self, variable: str, path: str, layers: list[Layer], names: Iterable[str]) -> int | None:
-        """The depth from which on every stack begins as the deepest does; None where it is none below the configured one."""
+        """The depth from which on every stack begins as the deepest does and has a layer of each kind that lists tell, since what runs
+        outside of the layers, such as a mask for each kind, may follow them; None where it is none below the configured one."""
         here = self._depths[variable]
         broken = 0
         if names:
@@ -159,7 +160,9 @@ class Stacks:
             whole = _kinds(layers, names)
             if any(_kinds(one, names) != whole[:d] for one, d in zip(found, near, strict=True)):
                 return None
-        return broken + 1 if broken < here else None
+        said = [tuple(marks[name] for name in sorted(names)) for _, marks in layers[:here]]
+        each = max(said.index(kind) for kind in said) + 1
+        return max(broken + 1, each) if broken < here else None
 
     def _begins(self, variable: str, depth: int, layers: list[Layer], names: Iterable[str]) -> bool:
         """Whether at that depth the config's lists are what the deepest one's begin with; it may refuse the depth."""
