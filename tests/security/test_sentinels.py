@@ -20,16 +20,16 @@ TYPES = (
 ).split()
 
 
-@pytest.mark.parametrize("part", sampled(range(2), 2))
+@pytest.mark.parametrize("part", sampled(range(5), 5))
 def test_no_field_of_a_configuration_leads_to_planted_code(part: int, tmp_path: Path, tally: Tally) -> None:
     done = subprocess.run(
-        [sys.executable, str(SCRIPT), str(tmp_path), *TYPES[part::2]], capture_output=True, text=True, timeout=600,
+        [sys.executable, str(SCRIPT), str(tmp_path), *TYPES[part::5]], capture_output=True, text=True, timeout=600,
         env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     found = json.loads(done.stdout)
-    assert found["tried"] > 500
-    assert found["built"] > 100
+    assert found["tried"] > 200
+    assert found["built"] > 40
     tally.executions(found["tried"], found["problems"])
 
 

@@ -257,6 +257,8 @@ class _Graph:
         """Operator that gives a kernel's result -> the others that run in it."""
         found: dict[int, list[int]] = {}
         for order, holder in self.part_of.items():
+            while holder in self.part_of:  # what gives the result of a part may be a part of another
+                holder = self.part_of[holder]
             found.setdefault(holder, []).append(order)
         return found
 
