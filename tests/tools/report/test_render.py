@@ -18,6 +18,7 @@ import pytest
 import report_toy as toy
 import transformers
 from opscope_prompts.templates import render_template
+from opscope_schemas.analysis import CallSite
 from opscope_schemas.errors import UnknownNameError, ValuesError
 from opscope_schemas.formula import evaluate
 from opscope_schemas.units import amount
@@ -363,6 +364,10 @@ def test_roles_come_from_operators_before_names() -> None:
     assert role_of("a.Mystery", kernels[0].kernels or ()) == "embedding"
     assert role_of("a.SomethingAttention", ()) == "attention"
     assert role_of("a.Thing", ()) == "module"
+    kept = toy.basic("aten.copy_.default", "return self.o_proj(attended)", "0", "0", "0")
+    assert role_of("a.Thing", (kept,)) == "module"
+    keeper = CallSite(function="Cache.update_recurrent_state", file=toy.FILE, line=1)
+    assert role_of("a.Thing", (kept.model_copy(update={"via": (keeper,)}),)) == "state-space layer"
 
 
 def test_sections_answer_to_number_heading_and_title() -> None:

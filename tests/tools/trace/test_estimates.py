@@ -750,21 +750,3 @@ def test_what_one_kernel_of_an_engine_keeps_to_itself_is_in_no_memory(context: T
     }
     assert per_token["eager"] > 4 * 64 * 16  # an inner width of 64 with states of float32
     assert per_token["serving"] < 4 * 10 * 64
-
-
-@pytest.mark.parametrize(
-    ("target", "config"), sampled([
-        ("falcon_h1", {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "intermediate_size": 96,
-                       "mamba_d_ssm": 64, "mamba_d_head": 16, "mamba_n_heads": 4, "mamba_d_state": 256}),
-        ("mamba2", {"num_heads": 8, "head_dim": 16, "n_groups": 1, "state_size": 256}),
-    ]),
-)  # fmt: skip
-def test_a_kernel_that_steps_a_state_makes_it_where_it_lies(
-    context: ToolContext, target: str, config: dict[str, int]
-) -> None:
-    """The new state is not in memory beside the old one."""
-    whole = {"hidden_size": 64, "num_hidden_layers": 2, "vocab_size": 99, **config}
-    found = estimate(context, target, phase="decode", config=whole, values={"batch_size": 3, "cache_len": 9})
-    assert found.view == "serving"
-    assert found.memory.activation_bytes is not None
-    assert 0 < found.memory.activation_bytes < 3 * 64 * 256 * 4  # the state of one layer, in float32

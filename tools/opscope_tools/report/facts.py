@@ -344,6 +344,8 @@ _BY_OPERATOR = (
     (re.compile(r"layer_norm|rms_norm|rsqrt"), "normalisation"),
     (re.compile(r"\.(cos|sin)\b"), "position embedding"),
 )
+#: what a cache is called with to keep states that steps go on from
+_KEEPS_STATES = "update_recurrent_state"
 #: what a class is called, where its operators do not say; the first that fits
 _BY_NAME = (
     (re.compile(r"Attention$|Attn"), "attention"),
@@ -364,9 +366,12 @@ _BY_NAME = (
 def role_of(class_name: str, kernels: Sequence[Kernel]) -> str:
     """What a module does, from the operators of its own lines, else from its name; `module` where neither says."""
     operators = " ".join(kernel.operator for kernel in kernels if kernel.kernel_type == "basic")
+    keeps = any(short(site.function) == _KEEPS_STATES for kernel in kernels for site in kernel.via)
     for pattern, role in _BY_NAME[:3]:  # attention with its own norm, experts with their own top-k: the name is sharper
         if pattern.search(short(class_name)):
             return role
+    if keeps:
+        return "state-space layer"
     return next(
         (role for pattern, role in _BY_OPERATOR if pattern.search(operators)),
         next((role for pattern, role in _BY_NAME if pattern.search(short(class_name))), "module"),

@@ -607,4 +607,4 @@ def _left_out(facts: ImplementationFacts) -> Iterator[str]:
         )
     if any(found.totals.calibrated_seconds is not None for found in facts.estimates.values()):
         chooses = ", to choose tokens" if any(document.phase == "decode" for document in facts.documents) else ""
-        yield f"What the host takes to start kernels{chooses} and to schedule is in no time; what CUDA, communication and captured graphs keep for themselves (a few GB a device) in no memory."
+        yield f"What the host takes to start kernels{chooses} and to schedule is in no time; what CUDA, communication and captured graphs keep for themselves in no memory."

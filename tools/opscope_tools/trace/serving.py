@@ -618,15 +618,16 @@ def _fuse(graph: _Graph, group: Sequence[OpRecord], rule: str) -> None:
     outer: dict[int, dict[int, Formula]] = {}
     rest = write = Formula.const(0)
     for op in group:
-        own, now = {v.view: Formula.parse(v.size) for v in op.views}, graph.now[op.order]
-        rest = rest + now.read - sum(own.values(), Formula.const(0))
+        own, now = {(v.tensor, v.view): Formula.parse(v.size) for v in op.views}, graph.now[op.order]
+        ahead = {key: size for key, size in own.items() if key[0] not in made}
         steps = Formula.parse(op.repeat) if op.order in looped else _ONE
-        for view in op.views:
-            if view.tensor not in made:
-                outer.setdefault(view.tensor, {})[view.view] = own[view.view] * steps
+        read = now.read - sum((own[key] for key in own.keys() - ahead), Formula.const(0))
+        if read.evaluate(graph.point) > 0:  # one that looks at the shape of a tensor alone reads none of it
+            rest = rest + read - sum(ahead.values(), Formula.const(0))
+            for (tensor, view), size in ahead.items():
+                outer.setdefault(tensor, {})[view] = size * steps
         if _leaves(graph, op, inside):
-            left = sum((graph.sizes[index] for index in op.writes if index in graph.sizes), Formula.const(0))
-            write = write + (left if op.order in looped else now.write)
+            write = write + _left(graph, op, inside, op.order in looped)
         if op.order in looped:
             graph.now[op.order], graph.repeat[op.order] = now.times(steps), graph.repeat[last.order]
     read = rest + sum((_once(graph, index, views) for index, views in outer.items()), Formula.const(0))
@@ -677,6 +678,19 @@ def _once(graph: _Graph, index: int, views: Mapping[int, Formula]) -> Formula:
     if whole is None or together == whole:
         return together
     return whole if together.evaluate(graph.point) > whole.evaluate(graph.point) else together
+
+
+def _left(graph: _Graph, op: OpRecord, inside: set[int], looped: bool) -> Formula:
+    """Bytes that a kernel writes of what one of its operators makes: those that others read, where a view of it is all that they do."""
+    write = graph.now[op.order].write
+    if looped:
+        write = sum((graph.sizes[index] for index in op.writes if index in graph.sizes), Formula.const(0))
+    readers = [r for index in op.writes for r in graph.readers.get(index, ()) if r.order not in inside]
+    views = [[v for v in r.views if v.tensor in op.writes] for r in readers]
+    if len(op.writes) != 1 or _kept(graph, op) or not all(views):
+        return write
+    read = _once(graph, op.writes[0], {v.view: Formula.parse(v.size) for each in views for v in each})
+    return read if views and read.evaluate(graph.point) < write.evaluate(graph.point) else write
 
 
 def _leaves(graph: _Graph, op: OpRecord, inside: set[int]) -> bool:
