@@ -15,8 +15,8 @@ from opscope_tools.hardware.forms import FORMS, Form, Rates
 from opscope_tools.hardware.grids import Axis
 from opscope_tools.hardware.measured import Numbers, Rows
 
-#: how much neighbours in a table are held alike, by rows of the fit
-_SMOOTH = 1e-3
+#: how much neighbours in a table are held alike, by rows of the fit, and where these are few
+_SMOOTH, _SMOOTH_OF_FEW, _FEW = 1e-4, 1e-3, 1000
 #: parameters that are a share of what the device offers, and the most that is believed of one: caches give more than memory
 _SHARES = ("compute", "memory", "link")
 _MOST_SHARE = 1.5
@@ -87,7 +87,8 @@ def _parameters(form: Form, sizes: Mapping[str, Numbers], seconds: Numbers, offe
 
 def _table(form: Form, held: Numbers, wanted: Numbers) -> Numbers:
     """Entries whose interpolation gives the wanted logarithms; rows far off weigh little."""
-    bends = _bends(tuple(len(axis.knots) for axis in form.axes)) * np.sqrt(_SMOOTH * len(wanted))
+    smooth = _SMOOTH if len(wanted) >= _FEW else _SMOOTH_OF_FEW
+    bends = _bends(tuple(len(axis.knots) for axis in form.axes)) * np.sqrt(smooth * len(wanted))
     damping = 1e-6 * len(wanted) * np.eye(held.shape[1])
     weight = np.ones(len(wanted))
     entries = np.zeros(held.shape[1])

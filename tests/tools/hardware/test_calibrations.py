@@ -9,7 +9,17 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from opscope_tools.hardware.calibration import ELSEWHERE, FOLDER, calibration_of, chosen, generic, rates, timed
+from opscope_tools.hardware.calibration import (
+    ELSEWHERE,
+    FOLDER,
+    between,
+    beyond,
+    calibration_of,
+    chosen,
+    generic,
+    rates,
+    timed,
+)
 from opscope_tools.hardware.devices import shipped
 from opscope_tools.hardware.forms import (
     BYTES,
@@ -113,7 +123,7 @@ class Promise:
 @pytest.mark.parametrize(
     "promise",
     [
-        Promise("product", "vllm", "bf16", None, 10), Promise("product", "trtllm", "fp8_block", None, 10),
+        Promise("product", "vllm", "bf16", None, 10), Promise("product", "trtllm", "fp8_block", None, 8),
         Promise("decode_attention", "vllm", "bf16", 128, 10), Promise("prefill_attention", "trtllm", "bf16", 128, 10),
         Promise("latent_prefill", "trtllm", "bf16", None, 10), Promise("latent_decode", "trtllm", "bf16", None, 13),
         Promise("gated_delta_decode", "vllm", "bf16", None, 10), Promise("gated_delta_prefill", "vllm", "bf16", None, 10),
@@ -130,6 +140,38 @@ def test_errors_on_unseen_shapes_as_kept_with_the_parameters(name: str, promise:
     assert found is not None
     assert (found.backend, found.precision, found.head_dim) == (promise.backend, promise.precision, promise.head_dim)
     assert found.unseen.mape <= promise.most
+
+
+@pytest.mark.parametrize(("m", "measured"), [(1024, 117.9e-6), (1025, 194.3e-6), (256, 37.7e-6), (257, 80.0e-6)])
+def test_one_row_more_than_tiles_hold_costs_a_product_in_8_bits_what_it_was_measured_to(m: int, measured: float) -> None:
+    """Of vLLM's CUTLASS kernel, rows as aiconfigurator's table of the device has them."""
+    held, device = calibration_of("h100_sxm"), shipped()["h100_sxm"]
+    assert held is not None
+    found = chosen(held, PRODUCT, "fp8", "vllm")
+    assert found is not None
+    asked = {"m": m, "n": 8192, "k": 8192, "weight_bytes": 1.0, "activation_bytes": 1.0}
+    assert timed(found, asked, rates(device, "fp8")).seconds == pytest.approx(measured, rel=0.2)
+
+
+@given(st.sampled_from(["h100_sxm", "b200_sxm"]), st.integers(65, 255), st.sampled_from([16, 256, 1024, 8192]))
+def test_a_head_width_between_two_measured_ones_takes_what_lies_between_them(name: str, width: int, new: int) -> None:
+    held, offered = calibration_of(name), rates(shipped()[name], "bf16")
+    assert held is not None
+    asked = {"b": 2.0, "h": 32.0, "kv": 8.0, "d": float(width), "new": float(new), "cache_bytes": 2.0}
+    near = chosen(held, PREFILL_ATTENTION, "bf16", "vllm", width)
+    assert near is not None
+    assert near.head_dim is not None
+    other = beyond(held, near, width)
+    assert (other is None) == (near.head_dim == width)
+    if other is None:
+        return
+    assert other.head_dim is not None
+    assert min(near.head_dim, other.head_dim) < width < max(near.head_dim, other.head_dim)
+    found = between(near, other, asked, offered)
+    ends = [timed(one, {**asked, "d": float(one.head_dim or 0)}, offered).seconds for one in (near, other)]
+    assert min(ends) <= found.seconds <= max(ends)
+    assert found.low <= found.seconds <= found.high
+    assert "d" not in found.outside
 
 
 sizes = st.sampled_from([16, 64, 256, 1024, 4096, 16384])

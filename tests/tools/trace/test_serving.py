@@ -206,6 +206,14 @@ def test_weights_are_cast_when_they_are_loaded(context: ToolContext) -> None:
     assert rule.flops_added == "0"
 
 
+def test_a_norm_widens_the_weights_that_it_reads(context: ToolContext) -> None:
+    """Cohere's norm is in float32, its weights are not: one kernel reads states and weights as they are kept."""
+    _, view = served(context, "CohereLayerNorm", "prefill", {**SMALL, "pad_token_id": 0}, seq_len=23)
+    assert view.evaluated is not None
+    states = B * 23 * H * A
+    assert (view.evaluated["memory_read"], view.evaluated["memory_write"]) == (states + H * W, states)
+
+
 def test_what_depends_on_weights_alone_is_computed_before_all_steps(context: ToolContext) -> None:
     """The decays of a state-space layer, of its weights alone: their casts, their exponential and its sign, an entry each."""
     width, states, layers = 64, 16, 2

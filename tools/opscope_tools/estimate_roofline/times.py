@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from opscope_schemas.estimates import UNLIKE, CalibrationNote, ClassTime, Limit, NearestRow, OperatorTime, TimeTotals
 
 from opscope_tools.estimate_roofline.kernels import Kernel
-from opscope_tools.hardware.calibration import Calibration, Fitted, Timed, chosen, rates, timed
+from opscope_tools.hardware.calibration import Calibration, Fitted, Timed, between, beyond, chosen, rates, timed
 from opscope_tools.hardware.devices import Device
 from opscope_tools.hardware.forms import BYTES, DECODE_ATTENTION, EXPERTS, LATENT_DECODE, PRODUCT, WINDOW_DECODE
 
@@ -84,7 +84,9 @@ def _measured(kernel: Kernel, device: Device, calibration: Calibration, backend:
         measured = _ACTIVATIONS.get(fitted.precision, "bf16")
         if BYTES[kernel.activations] != BYTES[measured]:
             return None
-    return timed(fitted, sizes, rates(device, fitted.precision, kernel.ranks))
+    offered = rates(device, fitted.precision, kernel.ranks)
+    other = beyond(calibration, fitted, width) if width is not None else None
+    return timed(fitted, sizes, offered) if other is None else between(fitted, other, sizes, offered)
 
 
 def _sizes(kernel: Kernel) -> dict[str, float]:
@@ -143,7 +145,9 @@ def _measured_as(one: Estimate) -> str:
     by: Fitted = one.measured.by
     if one.kernel.form is None:
         return f"{UNLIKE} of {by.backend} products"
+    beside = one.measured.beside
     width = f", head_dim {by.head_dim}" if by.head_dim else ""
+    width += f" and {beside.head_dim}" if beside is not None else ""
     return f"{by.form.replace('_', ' ')}, {by.precision}, {by.backend}{width}"
 
 
@@ -201,11 +205,14 @@ def spent(found: Sequence[Estimate]) -> tuple[ClassTime, ...]:
 
 def note(found: Sequence[Estimate], calibration: Calibration) -> CalibrationNote:
     """Whose measurements the calibrated times rest on."""
-    used = {one.measured.by.model_dump_json(): one.measured.by for one in found if one.measured is not None}
+    rest = [
+        (one, by) for one in found if one.measured is not None for by in (one.measured.by, one.measured.beside) if by is not None
+    ]
+    used = {by.model_dump_json(): by for _, by in rest}
     widths: dict[str, set[int]] = {key: set() for key in used}
-    for one in found:
-        if one.measured is not None and (width := (one.kernel.sizes or {}).get("d")):
-            widths[one.measured.by.model_dump_json()].add(int(width))
+    for one, by in rest:
+        if width := (one.kernel.sizes or {}).get("d"):
+            widths[by.model_dump_json()].add(int(width))
     tables = {by.table for by in used.values()}
     whole = hashlib.sha256("".join(calibration.tables[t] for t in sorted(tables)).encode()).hexdigest()
     return CalibrationNote(
@@ -219,7 +226,7 @@ def _judged(by: Fitted, widths: set[int]) -> str:
     """Which class, and for which other widths of a head it stands in; one that no unseen shape was left to judge says by what its
     error was found."""
     others = sorted(widths - {by.head_dim})
-    stands = f" (taken for {' and '.join(map(str, others))}, which was not measured)" if by.head_dim and others else ""
+    stands = f" (taken for {' and '.join(map(str, others))}, not measured itself)" if by.head_dim and others else ""
     said = f"{by.form} {by.precision} {by.backend}" + (f" head_dim {by.head_dim}{stands}" if by.head_dim else "")
     return said if by.held_out == "shapes" else f"{said} (of measured shapes, at unseen {by.held_out})"
 

@@ -89,7 +89,8 @@ class Timed:
     """Seconds of a kernel: the estimate, and between what eight of ten measured kernels of its kind lie.
 
     `outside` names sizes beyond those that were measured; `by` the class of kernels that was asked; `launch` the part of the
-    seconds that it takes however little it does.
+    seconds that it takes however little it does; `beside` those of the nearest head width on the other side of one that was not
+    measured, the time then lying between both.
     """
 
     seconds: float
@@ -98,6 +99,7 @@ class Timed:
     by: Fitted
     outside: tuple[str, ...] = ()
     launch: float = 0.0
+    beside: Fitted | None = None
 
 
 def calibration_for(device: Device) -> Calibration | None:
@@ -132,6 +134,33 @@ def chosen(
     return None
 
 
+def beyond(calibration: Calibration, fitted: Fitted, head_dim: int) -> Fitted | None:
+    """The same kernels with the nearest head width on the other side of one that was not measured; None where there are none."""
+    if fitted.head_dim is None or fitted.head_dim == head_dim:
+        return None
+    others = [
+        one
+        for one in calibration.by_kind[fitted.form, fitted.precision, fitted.backend]
+        if one.head_dim and (one.head_dim > head_dim) == (fitted.head_dim < head_dim) and one.kernels == fitted.kernels
+    ]
+    return min(others, key=lambda c: abs(math.log((c.head_dim or 1) / head_dim)), default=None)
+
+
+def between(fitted: Fitted, other: Fitted, sizes: Sizes, offered: Rates) -> Timed:
+    """The time of attention of a head width between those of both, from what it takes with either: linear in logarithms."""
+    ends = [timed(one, {**sizes, "d": float(one.head_dim or 1)}, offered) for one in (fitted, other)]
+    low, high = (math.log(one.head_dim or 1) for one in (fitted, other))
+    share = (math.log(sizes["d"]) - low) / (high - low)
+
+    def mean(first: float, second: float) -> float:
+        return math.exp((1 - share) * math.log(first) + share * math.log(second))
+
+    seconds, fast, slow, launch = (
+        mean(*(getattr(end, name) for end in ends)) for name in ("seconds", "low", "high", "launch")
+    )
+    return Timed(seconds, fast, slow, fitted, ends[0].outside, launch, other)
+
+
 def rates(device: Device, precision: str, ranks: int = 1) -> Rates:
     """What the device offers kernels of that precision."""
     link = device.link(ranks) if ranks > 1 else None
@@ -160,6 +189,8 @@ __all__ = [
     "Spread",
     "Timed",
     "Unseen",
+    "between",
+    "beyond",
     "calibration_for",
     "calibration_of",
     "chosen",

@@ -214,6 +214,13 @@ class _Graph:
                 if index in stands:
                     self.readers.setdefault(stands[index], []).append(op)
         self.handed_on = {c.made for c in self.trace.carried}
+        #: of weights in a wider type what they take as they are kept: a kernel of several operators widens what it reads
+        self.narrow = {
+            op.writes[0]: Formula.parse(op.read)
+            for op in self.ops.values()
+            if op.operator == "aten._to_copy" and op.inputs and not op.reads and len(op.writes) == 1
+            and Formula.parse(op.write).evaluate(self.point) > Formula.parse(op.read).evaluate(self.point)
+        }  # fmt: skip
         #: (operator, tensor) of masks that a kernel of attention does not read
         self.unread: set[tuple[int, int]] = set()
         #: operators that do not run at all
@@ -625,7 +632,8 @@ def _fuse(graph: _Graph, group: Sequence[OpRecord], rule: str) -> None:
         if read.evaluate(graph.point) > 0:  # one that looks at the shape of a tensor alone reads none of it
             rest = rest + read - sum(ahead.values(), Formula.const(0))
             for (tensor, view), size in ahead.items():
-                outer.setdefault(tensor, {})[view] = size * steps
+                narrow = graph.narrow.get(tensor, size) if size == graph.sizes.get(tensor) else size
+                outer.setdefault(tensor, {})[view] = narrow * steps
         if _leaves(graph, op, inside):
             write = write + _left(graph, op, inside, op.order in looped)
         if op.order in looped:
