@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from opscope_schemas.errors import ConfigError
 
+from opscope_tools.hardware.calibration import HOST_BOUND
 from opscope_tools.hardware.devices import shipped
 from opscope_tools.hardware.forms import BYTES, FORMS
 
@@ -31,8 +32,6 @@ _PRECISIONS = {
     "bfloat16": "bf16", "fp8": "fp8", "fp8_block": "fp8_block", "nvfp4": "nvfp4", "int4_wo": "int4", "int8_wo": "int8",
     "w4a16_mxfp4": "mxfp4", "w4a8_mxfp4_mxfp8": "mxfp4_mxfp8",
 }  # fmt: skip
-#: host time is in them: their floor is 55 to 330 us (vLLM) and 12 us (TensorRT-LLM), whatever the size, and 3 to 6 us in the tables of others
-_HOST_BOUND = {("vllm", "fp8_block"), ("trtllm", "fp8")}
 #: through plain PyTorch, 1.35 times what others' took at few rows; whole runs of that engine (the development half) are faster than their sum
 _UNTUNED = {("trtllm", "nvfp4")}
 #: rows of a class below which nothing is fitted
@@ -121,7 +120,7 @@ def products(system: str) -> Iterator[Rows]:
         seen = _seen(held["n"], held["k"])
         for dtype in sorted(set(held["gemm_dtype"])):
             precision = _PRECISIONS.get(dtype)
-            if precision is None or (backend, precision) in _HOST_BOUND | _UNTUNED:
+            if precision is None or (backend, precision) in HOST_BOUND | _UNTUNED:
                 continue
             sizes = {
                 "m": held["m"], "n": held["n"], "k": held["k"], "weight_bytes": BYTES[precision],

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from opscope_schemas.estimates import Alternative, RooflineResult, launches
 
+from opscope_tools.hardware.calibration import HOST_BOUND
 from opscope_tools.report.facts import ImplementationFacts
 from opscope_tools.report.point import point_said
 from opscope_tools.report.quotes import Quotes
@@ -76,13 +77,15 @@ def _measured(what: str, key: str, found: RooflineResult, quotes: Quotes) -> str
         name = f"{key}.{one.name}" + ".bound" * bound
         return f"{quotes.decimal(name, 100 * share, 0)} %"
 
-    groups = [", ".join(f"{one.name} {percent(one, bound=False)} ({percent(one, bound=True)})" for one in shorter)]
+    groups = [
+        ", ".join(f"{one.name} {percent(one, bound=False)} ({percent(one, bound=True)}{_by(one, asked)})" for one in shorter)
+    ]
     if longer:
         told = [f"{one.name} ({percent(one, bound=False)}{_by(one, asked)})" for one in longer]
         groups.append(f"longer with {', '.join(told)}")
     if alike:
         groups.append(
-            f"too little to tell by fits with {', '.join(f'{one.name} ({percent(one, bound=True)})' for one in alike)}"
+            f"too little to tell by fits with {', '.join(f'{one.name} ({percent(one, bound=True)}{_by(one, asked)})' for one in alike)}"
         )
     said = "; ".join(filter(None, groups))
     return f"Of {what} as modelled (of its bound): {said}." if said else ""
@@ -147,6 +150,8 @@ def _by(one: Alternative, asked: str) -> str:
     apart = f", where those of the pass as it is are {asked}'s" if others else ""
     if others and len(one.backends) == 1:
         apart = f", before and after, and not {asked}'s, of which the times are"
+        if (asked, one.name.removeprefix("weights ")) in HOST_BOUND:
+            apart += " but whose measurements of this format hold the host's own time"
     return f"; kernels of {' and '.join(one.backends)}{apart}" if one.backends else ""
 
 
