@@ -143,7 +143,9 @@ def test_errors_on_unseen_shapes_as_kept_with_the_parameters(name: str, promise:
 
 
 @pytest.mark.parametrize(("m", "measured"), [(1024, 117.9e-6), (1025, 194.3e-6), (256, 37.7e-6), (257, 80.0e-6)])
-def test_one_row_more_than_tiles_hold_costs_a_product_in_8_bits_what_it_was_measured_to(m: int, measured: float) -> None:
+def test_one_row_more_than_tiles_hold_costs_a_product_in_8_bits_what_it_was_measured_to(
+    m: int, measured: float
+) -> None:
     """Of vLLM's CUTLASS kernel, rows as aiconfigurator's table of the device has them."""
     held, device = calibration_of("h100_sxm"), shipped()["h100_sxm"]
     assert held is not None

@@ -434,6 +434,26 @@ def test_what_was_measured_to_save_stands_before_what_a_bound_promises(facts: Im
     ) in told
 
 
+@pytest.mark.parametrize(
+    ("backend", "asked", "said"),
+    [
+        ("vllm", "vllm", None),
+        ("trtllm", "vllm", "With weights fp8_block kernels of trtllm are compared before and after: measurements of vllm's hold the host's own time."),
+        ("trtllm", "sglang", "With weights fp8_block kernels of trtllm are compared before and after: none of sglang's was measured."),
+    ],
+)  # fmt: skip
+def test_savings_of_other_kernels_than_those_of_the_pass_say_why(
+    facts: ImplementationFacts, backend: str, asked: str, said: str | None
+) -> None:
+    found = facts.estimates["decode"]
+    product = found.operators[0].model_copy(update={"measured_as": f"product, bf16, {asked}"})
+    narrow = found.alternatives[0].model_copy(update={"name": "weights fp8_block", "backends": (backend,)})
+    changed = found.model_copy(update={"operators": (product,), "alternatives": (narrow,)})
+    told = toy.unmarked(toy.rendered_with(replace(facts, estimates={"decode": changed}), {}).text)
+    assert (f"weights fp8_block 50 % (40 %; kernels of {backend})" in told) == (said is not None)
+    assert (said in told) if said else ("compared before and after" not in told)
+
+
 def test_kernels_that_no_table_has_are_not_said_to_be_measured(facts: ImplementationFacts) -> None:
     found = facts.estimates["decode"]
     product = found.operators[0].model_copy(update={"measured_as": "product, bf16, vllm"})

@@ -206,7 +206,11 @@ def spent(found: Sequence[Estimate]) -> tuple[ClassTime, ...]:
 def note(found: Sequence[Estimate], calibration: Calibration) -> CalibrationNote:
     """Whose measurements the calibrated times rest on."""
     rest = [
-        (one, by) for one in found if one.measured is not None for by in (one.measured.by, one.measured.beside) if by is not None
+        (one, by)
+        for one in found
+        if one.measured is not None
+        for by in (one.measured.by, one.measured.beside)
+        if by is not None
     ]
     used = {by.model_dump_json(): by for _, by in rest}
     widths: dict[str, set[int]] = {key: set() for key in used}

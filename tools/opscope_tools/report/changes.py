@@ -47,7 +47,8 @@ def saved(facts: ImplementationFacts, quotes: Quotes) -> str:
     for phase in further:
         parts.append(_measured(STEPS[phase], f"{phase}.saved", facts.served[phase], quotes))
         told.append(facts.served[phase])
-    return " ".join(filter(None, [*parts, *_left_out([one for found in told for one in _worth(found)])]))
+    left_out = _left_out([one for found in told for one in _worth(found)])
+    return " ".join(filter(None, [*parts, *_of_others(told), *left_out]))
 
 
 def _worth(found: RooflineResult) -> list[Alternative]:
@@ -78,7 +79,9 @@ def _measured(what: str, key: str, found: RooflineResult, quotes: Quotes) -> str
         return f"{quotes.decimal(name, 100 * share, 0)} %"
 
     groups = [
-        ", ".join(f"{one.name} {percent(one, bound=False)} ({percent(one, bound=True)}{_by(one, asked)})" for one in shorter)
+        ", ".join(
+            f"{one.name} {percent(one, bound=False)} ({percent(one, bound=True)}{_by(one, asked)})" for one in shorter
+        )
     ]
     if longer:
         told = [f"{one.name} ({percent(one, bound=False)}{_by(one, asked)})" for one in longer]
@@ -145,14 +148,22 @@ def _backend(found: RooflineResult) -> str:
 
 
 def _by(one: Alternative, asked: str) -> str:
-    """Whose kernels were measured, and that they are another's than those of the times above."""
-    others = [backend for backend in one.backends if asked and backend != asked]
-    apart = f", where those of the pass as it is are {asked}'s" if others else ""
-    if others and len(one.backends) == 1:
-        apart = f", before and after, and not {asked}'s, of which the times are"
-        if (asked, one.name.removeprefix("weights ")) in HOST_BOUND:
-            apart += " but whose measurements of this format hold the host's own time"
-    return f"; kernels of {' and '.join(one.backends)}{apart}" if one.backends else ""
+    """Whose kernels were measured, where these are not all those that the pass is timed as."""
+    if not one.backends or one.backends == (asked,):
+        return ""
+    return f"; kernels of {' and '.join(one.backends)}"
+
+
+def _of_others(found: Sequence[RooflineResult]) -> Iterator[str]:
+    """What savings of other backends' kernels compare, and why not those of the one that passes are timed as."""
+    names: dict[tuple[str, str, bool], dict[str, None]] = {}
+    for asked, one in ((_backend(each), one) for each in found for one in _worth(each)):
+        if asked and len(one.backends) == 1 and asked not in one.backends and one.basis == "calibrated":
+            narrow = one.name.removeprefix("weights ")
+            names.setdefault((asked, one.backends[0], (asked, narrow) in HOST_BOUND), {})[one.name] = None
+    for (asked, other, host), told in names.items():
+        why = f"measurements of {asked}'s hold the host's own time" if host else f"none of {asked}'s was measured"
+        yield f"With {' and '.join(told)} kernels of {other} are compared before and after: {why}."
 
 
 def _unmeasured(changes: Sequence[Alternative]) -> str:
