@@ -8,8 +8,10 @@ from dataclasses import replace
 import pytest
 import report_toy as toy
 from opscope_schemas.analysis import Kernel, ModuleAnalysis, ModuleNode, TensorInfo
+from opscope_schemas.formula import evaluate
 from opscope_tools.report.call_kinds import kinds_told, place_shown
 from opscope_tools.report.components import _interface
+from opscope_tools.report.crossing import Crossed, crossing_said
 from opscope_tools.report.facts import Figures, ImplementationFacts, module_of_call
 from opscope_tools.report.graph import Graph, Span, Vertex
 from opscope_tools.report.kinds import Window, kinds_of, layers_told
@@ -350,6 +352,24 @@ def test_attention_within_a_window_in_some_layers_says_so(facts: ImplementationF
         config = {**settings, "part": {"layer_types": kinds}}
         changed = replace(facts, tree=facts.tree.model_copy(update={"config": config}))
         assert f"before it{said} the last 16" in toy.unmarked(purpose(changed, attention, Quotes()))
+
+
+def test_a_prefill_past_its_window_says_which_attentions_get_a_mask(facts: ImplementationFacts) -> None:
+    graph, point = facts.graphs[0], facts.point(facts.main)
+    mask = graph.tensors[0].model_copy(update={"id": 999, "kind": "constant", "dtype": "bool", "bytes": "64"})
+    operators = tuple(
+        one.model_copy(update={"operator": "opscope.sdpa", "reads": (*one.reads, 999)})
+        if one is graph.operators[2]
+        else one
+        for one in graph.operators
+    )
+    unmasked = graph.operators[2].model_copy(update={"operator": "opscope.sdpa"})
+    within = graph.model_copy(update={"operators": (*graph.operators[:2], unmasked, *graph.operators[3:])})
+    past = graph.model_copy(update={"operators": operators, "tensors": (*graph.tensors, mask)})
+    said = crossing_said(within, point, Crossed(past, point, 8, 16))
+    count = evaluate(graph.operators[2].repeat, point)
+    assert f"{count} attention{'s' * (count > 1)} are given a mask" in said
+    assert not crossing_said(within, point, Crossed(within, point, 8, 16))
 
 
 @pytest.mark.parametrize("setting", ["sliding_window", "attention_chunk_size"])

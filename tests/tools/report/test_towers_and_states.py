@@ -9,8 +9,9 @@ import report_toy as toy
 from opscope_schemas.analysis import CallSite, ModuleNode
 from opscope_schemas.dataflow import CacheGrowth
 from opscope_tools.report.facts import ImplementationFacts, walk
+from opscope_tools.report.overview import layers_turned
 from opscope_tools.report.quotes import Quotes
-from opscope_tools.report.reference import faq, layers_turned
+from opscope_tools.report.reference import faq
 from opscope_tools.report.story import story
 from opscope_tools.report.summary import summarise
 

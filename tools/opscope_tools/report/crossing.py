@@ -15,6 +15,7 @@ from opscope_schemas.units import plain_bytes, things
 
 __all__ = ["Crossed", "crossing_said"]
 
+_ATTENTION = "opscope.sdpa"
 #: operators that are named, those with the largest results
 _NAMED = 3
 Issued = tuple[str, str, int]
@@ -47,6 +48,10 @@ def crossing_said(within: Dataflow, point: Mapping[str, Rational], crossed: Cros
     if fewer:
         count = sum(fewer.values())
         said.append(f"{count:,} {things(count, 'operator')} fewer")
+    if masked := _masked(crossed.graph, crossed.point) - _masked(within, point):
+        said.append(
+            f"{masked} {things(masked, 'attention')} are given a mask, which kernels that take none, as FlashAttention's, cannot apply"
+        )
     cache = crossed.graph.cache
     if cache is not None and cache.memory:
         kept, memory = evaluate(cache.after, crossed.point), evaluate(cache.memory, crossed.point)
@@ -56,6 +61,16 @@ def crossing_said(within: Dataflow, point: Mapping[str, Rational], crossed: Cros
     if not said:
         return ""
     return f"Past the window of {crossed.window:,} tokens a prefill runs otherwise, and has formulas of its own: of {crossed.tokens:,} tokens, {'; '.join(said)}"
+
+
+def _masked(graph: Dataflow, point: Mapping[str, Rational]) -> int:
+    """How many fused attentions read a mask."""
+    masks = {tensor.id for tensor in graph.tensors if tensor.dtype == "bool"}
+    return sum(
+        evaluate(one.repeat, point)
+        for one in graph.operators
+        if one.operator == _ATTENTION and masks.intersection(one.reads)
+    )
 
 
 def _issued(graph: Dataflow, point: Mapping[str, Rational]) -> Counter[Issued]:

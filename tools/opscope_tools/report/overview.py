@@ -9,7 +9,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from opscope_schemas.analysis import Analysis, ModuleNode
+from opscope_schemas.analysis import Analysis, Kernel, ModuleNode
 from opscope_schemas.extracted_config import KernelHook
 from opscope_schemas.formula import Rational, evaluate, variables
 from opscope_schemas.units import things
@@ -22,7 +22,7 @@ from opscope_tools.report.nodes import counted_again, tied_modules
 from opscope_tools.report.quotes import Quotes, joined
 
 __all__ = [
-    "attention_kind", "capabilities", "checked", "device_tests", "execution_lines", "framework", "hierarchy", "hooks_that_ran", "keeps_latents", "key_features", "latent_width", "lines_that_ran", "matching", "model_files", "of_latents", "package_files", "ran_in", "scopes", "swappable",
+    "attention_kind", "capabilities", "checked", "device_tests", "execution_lines", "framework", "hierarchy", "hooks_that_ran", "keeps_latents", "key_features", "latent_width", "layers_turned", "lines_that_ran", "matching", "model_files", "of_latents", "package_files", "ran_in", "scopes", "swappable", "turned_in",
 ]  # fmt: skip
 
 #: lines that ask what device there is
@@ -103,8 +103,9 @@ def key_features(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
         for name in facts.classes_of(role)[:1] if role not in _PLAIN else ():
             told = f", {kind[0]}: {_heads(quotes, kind)}{of_latents(facts, quotes)}" if kind else ""
             detail = told if role == "attention" else ""
+            where = turned_in(facts, quotes) if role == "position embedding" else ""
             (features if detail or role == "mixture of experts" else classes).append(
-                f"{role.capitalize()}: `{short(name)}` ({facts.pointer(name)}){detail}"
+                f"{role.capitalize()}: `{short(name)}` ({facts.pointer(name)}){detail}{where}"
             )
     settings = []
     for key in _flags(facts):
@@ -116,6 +117,30 @@ def key_features(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
             settings.append(f"{_effect(facts, key, value)}`{key}` = {shown} (`{found[0]}:{found[1]}`)")
     made_of = ["; ".join(classes)] if classes else []
     return [*features, *made_of, *([f"Settings: {'; '.join(settings)}"] if settings else [])]
+
+
+def layers_turned(facts: ImplementationFacts) -> tuple[int, int]:
+    """In how many layers queries are turned by their positions, and how many layers attend at all."""
+    values = facts.point(facts.main)
+
+    def counted(kernels: Sequence[Kernel]) -> Iterator[tuple[bool, int]]:
+        for kernel in kernels:
+            if facts.role(kernel.class_name) == "attention":
+                sites = [site.function for _, _, one in walk(kernel.kernels or (), "") for site in one.via]
+                yield any(re.search(r"rot|rope", name) for name in sites), evaluate(kernel.repeat, values)
+            else:
+                yield from counted(kernel.kernels or ())
+
+    layers = [*counted(facts.main.kernels)]
+    return sum(often for turned, often in layers if turned), sum(often for _, often in layers)
+
+
+def turned_in(facts: ImplementationFacts, quotes: Quotes) -> str:
+    """` of 30 of 40 layers`, where not all turn queries by their positions."""
+    turned, whole = layers_turned(facts)
+    if not 0 < turned < whole:
+        return ""
+    return f" of {quotes('positions.turned_layers', turned)} of {quotes('positions.all_layers', whole)} layers"
 
 
 def _effect(facts: ImplementationFacts, key: str, value: object) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 
-from opscope_schemas.analysis import Kernel, ModelAnalysis
+from opscope_schemas.analysis import ModelAnalysis
 from opscope_schemas.estimates import UNLIKE
 from opscope_schemas.formula import evaluate, variables
 from opscope_schemas.units import things
@@ -16,7 +16,7 @@ from opscope_tools.report.components import settled
 from opscope_tools.report.configuration import declared_at
 from opscope_tools.report.facts import ImplementationFacts, issued_in, leaves, short, walk
 from opscope_tools.report.kinds import Window, windowed
-from opscope_tools.report.overview import capabilities, device_tests_said, matching, swappable
+from opscope_tools.report.overview import capabilities, device_tests_said, layers_turned, matching, swappable, turned_in
 from opscope_tools.report.papers import paper_lines
 from opscope_tools.report.pseudocode import Call, absent, reached
 from opscope_tools.report.quotes import Quotes, joined
@@ -28,7 +28,6 @@ __all__ = [
     "file_rows",
     "fused_operators",
     "glossary_rows",
-    "layers_turned",
     "references",
 ]
 
@@ -126,29 +125,6 @@ def _variable_lengths(facts: ImplementationFacts, quotes: Quotes) -> str:
     return f"{here} {takes}; the formulas hold where the conditions of section 3.3 do.{used}"
 
 
-def layers_turned(facts: ImplementationFacts) -> tuple[int, int]:
-    """In how many layers queries are turned by their positions, and how many layers attend at all."""
-    values = facts.point(facts.main)
-
-    def counted(kernels: Sequence[Kernel]) -> Iterator[tuple[bool, int]]:
-        for kernel in kernels:
-            if facts.role(kernel.class_name) == "attention":
-                sites = [site.function for _, _, one in walk(kernel.kernels or (), "") for site in one.via]
-                yield any(re.search(r"rot|rope", name) for name in sites), evaluate(kernel.repeat, values)
-            else:
-                yield from counted(kernel.kernels or ())
-
-    layers = [*counted(facts.main.kernels)]
-    return sum(often for turned, often in layers if turned), sum(often for _, often in layers)
-
-
-def _turned(facts: ImplementationFacts, quotes: Quotes) -> str:
-    turned, whole = layers_turned(facts)
-    if not 0 < turned < whole:
-        return ""
-    return f" of {quotes('positions.turned_layers', turned)} of {quotes('positions.all_layers', whole)} layers"
-
-
 def _where(facts: ImplementationFacts) -> str:
     """What positions enter: a model that looks them up in a table adds them to what it reads, before its layers."""
     return "model" if facts.table_rows is not None and not layers_turned(facts)[0] else "attention"
@@ -163,7 +139,7 @@ def _longest(facts: ImplementationFacts, quotes: Quotes) -> str:
     if said:
         rotary = facts.classes_of("position embedding")
         computed = (
-            f" Positions enter the {_where(facts)}{_turned(facts, quotes)} through `{short(rotary[0])}` ({facts.pointer(rotary[0])})."
+            f" Positions enter the {_where(facts)}{turned_in(facts, quotes)} through `{short(rotary[0])}` ({facts.pointer(rotary[0])})."
             if rotary
             else ""
         )
@@ -226,7 +202,7 @@ def _room(facts: ImplementationFacts) -> str:
     device = next(iter(facts.estimates.values())).hardware.name
     if all(fits):
         kept = any(found.memory.cache_bytes for found in facts.estimates.values())
-        return f"; with {'cache and ' * kept}activations it fits on one {device}"
+        return f"; with {'cache and ' * kept}activations it fits at these sizes on one {device}"
     plan = next((found.parallel for found in facts.held.values()), None)
     return f"; it does not fit on one {device}" + (f", but on {plan.devices}" if plan is not None else "")
 
