@@ -358,7 +358,10 @@ def test_a_tensor_of_another_dtype_has_its_own_width() -> None:
 
 @pytest.mark.parametrize(
     "note",
-    [f"prefill: The general formulas hold where {{seq_len}} != 1, not here: {OWN_TRACE}", f"prefill: {SECOND_TRACE}"],
+    [
+        f"prefill: The general formulas hold where {{seq_len}} != 1, which is not so at these values: {OWN_TRACE}",
+        f"prefill: {SECOND_TRACE}",
+    ],
 )
 def test_conditions_do_not_bound_figures_that_were_traced_anew(note: str, facts: ImplementationFacts) -> None:
     many = facts.main.model_copy(update={"conditions": tuple(f"{{seq_len}} > {n}" for n in range(5))})

@@ -41,6 +41,8 @@ T = TypeVar("T")
 _KEPT = 32
 #: the size of which decode steps are served in any number
 _BATCH = "batch_size"
+#: conditions of a document at values that do not meet them
+_ELSEWHERE = "The general formulas hold where {}, which is not so at these values"
 #: seconds between two looks at whether a caller that waits has given up
 _POLL_SECONDS = 0.05
 #: what the worker says of a configuration: its whole numbers by name
@@ -247,7 +249,7 @@ class TraceEngine:
                 (ones, own_call), (tree, call), values
             ):
                 return Found(tree, call, values)
-            why = f"The general formulas hold where {broken}, not here" if broken else "The stack of layers differs"
+            why = _ELSEWHERE.format(broken) if broken else "The stack of layers differs"
             found = Found(ones, own_call, values, (f"{why}: {OWN_TRACE}",))
             return self._of_any_batch(request, class_name, instance, tree, found, running) if several else found
         if not special:
@@ -274,7 +276,7 @@ class TraceEngine:
             said = "The formulas of a trace on symbols say otherwise: this document is of a run on plain numbers, at these alone."
             return Found(plain, documents.find_instance(plain, class_name, instance), values, (said,))
         other = "The fitted formulas say otherwise" if fitted else "The stack of layers differs"
-        why = f"The general formulas hold where {broken}, not here" if broken else other
+        why = _ELSEWHERE.format(broken) if broken else other
         return Found(anew, called, values, (f"{why}: {OWN_TRACE}",))
 
     def _special(
@@ -331,7 +333,7 @@ class TraceEngine:
         figures = _figures(more, call, values)
         same = figures is not None and figures == _figures(alone.tree, alone.call, values)
         if same and _kept_alike((more, call), (alone.tree, alone.call), values):
-            return Found(more, call, values, (f"The general formulas hold where {broken}, not here: {OWN_TRACE}",))
+            return Found(more, call, values, (f"{_ELSEWHERE.format(broken)}: {OWN_TRACE}",))
         return alone
 
     def _configured(
