@@ -55,6 +55,9 @@ class Parallel(Frozen):
 ALONE = Parallel()
 #: how `measured_as` begins of a kernel that is of no measured class
 UNLIKE = "launch and bandwidth"
+#: backends and precisions of products whose measured times hold the host's: their floor is 55 to 330 us (vLLM) and 12 us (TensorRT-LLM),
+#: whatever the size, and 3 to 6 us in the tables of others; no fit rests on them
+HOST_BOUND = {("vllm", "fp8_block"), ("trtllm", "fp8")}
 
 
 class Hardware(Frozen):
@@ -465,6 +468,7 @@ class RooflineResult(ToolResult):
 
 __all__ = [
     "ALONE",
+    "HOST_BOUND",
     "UNLIKE",
     "Alternative",
     "CalibrationNote",

@@ -25,9 +25,6 @@ FOLDER = Path(__file__).with_name("calibrations")
 ELSEWHERE = "uncalibrated"
 #: what serves where nobody says otherwise
 BACKENDS = ("vllm", "trtllm", "sglang", "nccl")
-#: backends and precisions of products whose measured times hold the host's: their floor is 55 to 330 us (vLLM) and 12 us (TensorRT-LLM),
-#: whatever the size, and 3 to 6 us in the tables of others; no fit rests on them
-HOST_BOUND = {("vllm", "fp8_block"), ("trtllm", "fp8")}
 #: kernels that stand first for a precision of weights: where units of 4 bits are, activations go down to 8 bits before mxfp4 weights
 _FIRST = {"mxfp4": ("mxfp4_mxfp8", "mxfp4")}
 
@@ -187,7 +184,6 @@ __all__ = [
     "BACKENDS",
     "ELSEWHERE",
     "FOLDER",
-    "HOST_BOUND",
     "Calibration",
     "Fitted",
     "Spread",

@@ -19,8 +19,8 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 from opscope_schemas.errors import ConfigError
+from opscope_schemas.estimates import HOST_BOUND
 
-from opscope_tools.hardware.calibration import HOST_BOUND
 from opscope_tools.hardware.devices import shipped
 from opscope_tools.hardware.forms import BYTES, FORMS
 

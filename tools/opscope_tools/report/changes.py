@@ -6,9 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from opscope_schemas.estimates import Alternative, RooflineResult, launches
+from opscope_schemas.estimates import HOST_BOUND, Alternative, RooflineResult, launches
 
-from opscope_tools.hardware.calibration import HOST_BOUND
 from opscope_tools.report.facts import ImplementationFacts
 from opscope_tools.report.point import point_said
 from opscope_tools.report.quotes import Quotes
