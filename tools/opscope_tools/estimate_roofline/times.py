@@ -205,16 +205,16 @@ def spent(found: Sequence[Estimate]) -> tuple[ClassTime, ...]:
 
 def note(found: Sequence[Estimate], calibration: Calibration) -> CalibrationNote:
     """Whose measurements the calibrated times rest on."""
-    rest = [
+    timed_as = [
         (one, by)
         for one in found
         if one.measured is not None
         for by in (one.measured.by, one.measured.beside)
         if by is not None
     ]
-    used = {by.model_dump_json(): by for _, by in rest}
+    used = {by.model_dump_json(): by for _, by in timed_as}
     widths: dict[str, set[int]] = {key: set() for key in used}
-    for one, by in rest:
+    for one, by in timed_as:
         if width := (one.kernel.sizes or {}).get("d"):
             widths[by.model_dump_json()].add(int(width))
     tables = {by.table for by in used.values()}
