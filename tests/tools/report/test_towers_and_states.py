@@ -50,12 +50,12 @@ def test_one_of_a_kind_is_told_in_the_singular(facts: ImplementationFacts) -> No
 
 
 def test_a_model_without_a_cache_fits_with_activations_alone(facts: ImplementationFacts) -> None:
-    assert "; with cache and activations it fits on one" in faq(facts, Quotes())[3]
+    assert "; with cache and activations it fits at these sizes on one" in faq(facts, Quotes())[3]
     without = {
         phase: found.model_copy(update={"memory": found.memory.model_copy(update={"cache_bytes": 0})})
         for phase, found in facts.estimates.items()
     }
-    assert "; with activations it fits on one" in faq(replace(facts, estimates=without), Quotes())[3]
+    assert "; with activations it fits at these sizes on one" in faq(replace(facts, estimates=without), Quotes())[3]
 
 
 def test_state_of_fixed_size_is_told_apart_from_what_grows(facts: ImplementationFacts) -> None:
