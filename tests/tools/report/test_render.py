@@ -439,7 +439,7 @@ def test_what_was_measured_to_save_stands_before_what_a_bound_promises(facts: Im
     [
         ("vllm", "vllm", None),
         ("trtllm", "vllm", "With weights fp8_block kernels of trtllm are compared before and after: measurements of vllm's hold the host's own time."),
-        ("trtllm", "sglang", "With weights fp8_block kernels of trtllm are compared before and after: none of sglang's was measured."),
+        ("trtllm", "sglang", "With weights fp8_block kernels of trtllm are compared before and after: there is no fit of sglang's."),
     ],
 )  # fmt: skip
 def test_savings_of_other_kernels_than_those_of_the_pass_say_why(

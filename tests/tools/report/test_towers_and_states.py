@@ -9,7 +9,7 @@ import report_toy as toy
 from opscope_schemas.analysis import CallSite, ModuleNode
 from opscope_schemas.dataflow import CacheGrowth
 from opscope_tools.report.facts import ImplementationFacts, walk
-from opscope_tools.report.overview import layers_turned
+from opscope_tools.report.overview import layers_turned, turned_in
 from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.reference import faq
 from opscope_tools.report.story import story
@@ -84,4 +84,7 @@ def test_layers_whose_queries_are_not_turned_by_positions_are_told_apart(facts: 
     )
     main = facts.main.model_copy(update={"kernels": (turned, plain)})
     layers = facts.point(facts.main)["num_layers"]
-    assert layers_turned(replace(facts, documents=(main,))) == (3 * layers, 4 * layers)
+    some = replace(facts, documents=(main,))
+    assert layers_turned(some) == (3 * layers, 4 * layers)
+    assert toy.unmarked(turned_in(some, Quotes())) == f"{3 * layers} of {4 * layers} layers"
+    assert turned_in(replace(facts, documents=(main.model_copy(update={"kernels": (turned,)}),)), Quotes()) == ""

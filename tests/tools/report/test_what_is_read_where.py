@@ -224,40 +224,44 @@ def test_settings_that_are_held_against_a_layers_number_are_found_however_it_is_
     assert sorted(scan.by_layer(SourceReader([repository]), toy.FILE, ["Layer"])) == told
 
 
+def told_of(facts: ImplementationFacts, folder: Path, source: str, read: str, within: str) -> str:
+    """What section 3.1 says of a parameter that this source reads on the line of `read`, within that class or function."""
+    repository = toy.write_source(folder)
+    (folder / toy.FILE).write_text(source)
+    place = Place(file=toy.FILE, line=toy.line_of(read, source))
+    told = changed(facts, every={"reads": Reads(count=1, first=(place,), within=(within,))})
+    rows = configuration_rows(replace(told, reader=SourceReader([repository])), Quotes())
+    (row,) = (row for row in rows if "every" in row[0])
+    return " ".join(row)
+
+
 @pytest.mark.parametrize(
-    ("caller", "said"),
+    ("caller", "called", "said"),
     [
-        ("ToyForCausalLM:__init__", "read in 1 place, where the model is built"),
-        ("ToyForCausalLM:other", "read in 1 place, in `widths`, which did not run"),
-        ("Other:__init__", "read in 1 place, in `widths`, which did not run"),
+        ("ToyForCausalLM:__init__", "widths", "read in 1 place, where the model is built"),
+        ("ToyForCausalLM:other", "widths", "read in 1 place, in `widths`, which did not run"),
+        ("Other:__init__", "widths", "read in 1 place, in `widths`, which did not run"),
+        ("ToyForCausalLM:__init__", "Widths", "read in 1 place, in `Widths`, which did not run"),
     ],
 )
 def test_what_constructors_of_what_ran_call_is_where_the_model_is_built(
-    facts: ImplementationFacts, tmp_path: Path, caller: str, said: str
+    facts: ImplementationFacts, tmp_path: Path, caller: str, called: str, said: str
 ) -> None:
-    """And what other methods call, or constructors of classes that did not run, did not run either."""
+    """And what other methods call, or constructors of classes that did not run, did not run either; nor did an object that they make."""
     owner, _, method = caller.partition(":")
     head = f"class {owner}(nn.Module):\n"
-    source = f"{toy.MODELING}\n\nclass Other(nn.Module):\n    pass\n\n\ndef widths(config):\n    return config.every\n"
-    source = source.replace(head, f"{head}    def {method}(self, config):\n        self.wide = widths(config)\n\n")
-    repository = toy.write_source(tmp_path / "src")
-    (tmp_path / "src" / toy.FILE).write_text(source)
-    place = Place(file=toy.FILE, line=toy.line_of("return config.every", source))
-    told = changed(facts, every={"reads": Reads(count=1, first=(place,), within=("widths",))})
-    rows = configuration_rows(replace(told, reader=SourceReader([repository])), Quotes())
-    (row,) = (row for row in rows if "every" in row[0])
-    assert said in " ".join(row)
+    source = (
+        f"{toy.MODELING}\n\nclass Other(nn.Module):\n    pass\n\n\ndef widths(config):\n    return config.every\n\n\n"
+        "class Widths:\n    def __init__(self, config):\n        self.wide = config.every\n"
+    )
+    source = source.replace(head, f"{head}    def {method}(self, config):\n        self.made = {called}(config)\n\n")
+    read = {"widths": "return config.every", "Widths": "self.wide = config.every"}[called]
+    assert said in told_of(facts, tmp_path / "src", source, read, called)
 
 
 def test_what_is_read_where_weights_are_set_runs_before_any_pass(facts: ImplementationFacts, tmp_path: Path) -> None:
     head = "class ToyForCausalLM(nn.Module):\n"
-    source = toy.MODELING.replace(
-        head, f"{head}    def _init_weights(self, module):\n        std = self.config.every\n\n"
-    )
-    repository = toy.write_source(tmp_path / "src")
-    (tmp_path / "src" / toy.FILE).write_text(source)
-    place = Place(file=toy.FILE, line=toy.line_of("self.config.every", source))
-    told = changed(facts, every={"reads": Reads(count=1, first=(place,), within=("ToyForCausalLM",))})
-    rows = configuration_rows(replace(told, reader=SourceReader([repository])), Quotes())
-    (row,) = (row for row in rows if "every" in row[0])
-    assert "read in 1 place, where weights are set before any pass" in " ".join(row)
+    method = "    def _init_weights(self, module):\n        std = self.config.every\n\n"
+    source = toy.MODELING.replace(head, head + method)
+    said = told_of(facts, tmp_path / "src", source, "self.config.every", "ToyForCausalLM")
+    assert "read in 1 place, where weights are set before any pass" in said

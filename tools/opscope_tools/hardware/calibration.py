@@ -130,8 +130,13 @@ def chosen(
     order = dict.fromkeys((backend, *BACKENDS)) if backend else dict.fromkeys(BACKENDS)
     for name, kind in itertools.product(order, _FIRST.get(precision, (precision,))):
         if found := calibration.by_kind.get((form.name, kind, name)):
-            return min(found, key=lambda c: abs(math.log((c.head_dim or 1) / (head_dim or c.head_dim or 1))))
+            return min(found, key=lambda c: _away(c, head_dim))
     return None
+
+
+def _away(fitted: Fitted, head_dim: int | None) -> float:
+    """How far its head width is from another, in logarithms."""
+    return abs(math.log((fitted.head_dim or 1) / (head_dim or fitted.head_dim or 1)))
 
 
 def beyond(calibration: Calibration, fitted: Fitted, head_dim: int) -> Fitted | None:
@@ -143,7 +148,7 @@ def beyond(calibration: Calibration, fitted: Fitted, head_dim: int) -> Fitted | 
         for one in calibration.by_kind[fitted.form, fitted.precision, fitted.backend]
         if one.head_dim and (one.head_dim > head_dim) == (fitted.head_dim < head_dim) and one.kernels == fitted.kernels
     ]
-    return min(others, key=lambda c: abs(math.log((c.head_dim or 1) / head_dim)), default=None)
+    return min(others, key=lambda c: _away(c, head_dim), default=None)
 
 
 def between(fitted: Fitted, other: Fitted, sizes: Sizes, offered: Rates) -> Timed:

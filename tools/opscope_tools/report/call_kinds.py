@@ -47,8 +47,10 @@ def place_shown(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
     if not kinds:
         return ""
     first = kinds[0]
-    alike = [call for call in first.calls if _by_one_formula(call, first.shown)]
-    others = [call for call in first.calls if not any(call is each for each in alike)]
+    alike: list[Kernel] = []
+    others: list[Kernel] = []
+    for call in first.calls:
+        (alike if _by_one_formula(call, first.shown) else others).append(call)
     if len(kinds) < 2 and not others:
         return ""
     more = f" (those of {_where(facts, kinds, first, others)} cost as much here by others)" if others else ""

@@ -690,9 +690,10 @@ def _conditions(facts: ImplementationFacts) -> list[str]:
 
 def _builds(facts: ImplementationFacts, reads: Reads, name: str, ran: frozenset[str]) -> bool:
     """Whether a constructor of a class that ran calls a function; a class that it makes an object of may not run."""
-    if name[:1].isupper():
-        return False
     for file in dict.fromkeys(place.file for place in reads.first):
+        defined = facts.reader.definition(file, name)
+        if defined is None or isinstance(defined.node, ast.ClassDef):
+            continue
         for number, line in enumerate(facts.reader.lines(file) or [], 1):
             if re.search(rf"(?<!def )\b{re.escape(name)}\(", line):
                 around = [span.name for span in facts.reader.enclosing(file, number)]

@@ -5,6 +5,7 @@ Within the window no layer looks back less far than another, and the source may 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,9 +14,9 @@ from opscope_schemas.dataflow import Dataflow, FlowOperator
 from opscope_schemas.formula import Rational, evaluate
 from opscope_schemas.units import plain_bytes, things
 
-__all__ = ["Crossed", "crossing_said"]
+__all__ = ["FUSED_ATTENTION", "Crossed", "crossing_said"]
 
-_ATTENTION = "opscope.sdpa"
+FUSED_ATTENTION = re.compile(r"sdpa|scaled_dot_product|flash_attention")
 #: operators that are named, those with the largest results
 _NAMED = 3
 Issued = tuple[str, str, int]
@@ -69,7 +70,7 @@ def _masked(graph: Dataflow, point: Mapping[str, Rational]) -> int:
     return sum(
         evaluate(one.repeat, point)
         for one in graph.operators
-        if one.operator == _ATTENTION and masks.intersection(one.reads)
+        if FUSED_ATTENTION.search(one.operator) and masks.intersection(one.reads)
     )
 
 

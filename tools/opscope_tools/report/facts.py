@@ -366,11 +366,10 @@ _BY_NAME = (
 def role_of(class_name: str, kernels: Sequence[Kernel]) -> str:
     """What a module does, from the operators of its own lines, else from its name; `module` where neither says."""
     operators = " ".join(kernel.operator for kernel in kernels if kernel.kernel_type == "basic")
-    keeps = any(short(site.function) == _KEEPS_STATES for kernel in kernels for site in kernel.via)
     for pattern, role in _BY_NAME[:3]:  # attention with its own norm, experts with their own top-k: the name is sharper
         if pattern.search(short(class_name)):
             return role
-    if keeps:
+    if any(short(site.function) == _KEEPS_STATES for kernel in kernels for site in kernel.via):
         return "state-space layer"
     return next(
         (role for pattern, role in _BY_OPERATOR if pattern.search(operators)),

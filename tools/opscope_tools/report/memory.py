@@ -5,7 +5,6 @@ Makers, readers and lifetimes are those of the operator graph; sizes are product
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from opscope_schemas.analysis import Kernel, ModelAnalysis, TensorInfo
@@ -13,6 +12,7 @@ from opscope_schemas.dataflow import Dataflow, FlowOperator, PeakPoint
 from opscope_schemas.formula import Formula, Rational, evaluate, holds, variables
 from opscope_schemas.units import plain_bytes, things
 
+from opscope_tools.report.crossing import FUSED_ATTENTION
 from opscope_tools.report.facts import ImplementationFacts, leaves, position_limit, short, walk
 from opscope_tools.report.kinds import windowed
 from opscope_tools.report.quotes import as_prose
@@ -30,7 +30,6 @@ _GROWING = {"seq_len": "{:,} tokens", "cache_len": "{:,} cached tokens", "batch_
 #: the largest that is looked at where the model sets no limit
 _LARGEST = 4096
 _WIDTHS = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
-_FUSED_ATTENTION = re.compile(r"sdpa|scaled_dot_product|flash_attention")
 
 
 def tensor_bytes(tensor: TensorInfo, dtype: str) -> Formula:
@@ -288,7 +287,7 @@ def _scores(facts: ImplementationFacts, numbers: Mapping[int, int]) -> Iterator[
     """Attention scores: absent where one operator computes attention, else what the softmax gives."""
     for owner, kernel in leaves(facts.main):
         where = f"task {numbers[id(kernel)]}, {kernel.operator} (`{kernel.file}:{kernel.line}`)"
-        if _FUSED_ATTENTION.search(kernel.operator):
+        if FUSED_ATTENTION.search(kernel.operator):
             name = "attention scores"
             if len(kernel.inputs) > 1 and all(len(tensor.shape) == 4 for tensor in kernel.inputs[:2]):
                 query, key = kernel.inputs[:2]

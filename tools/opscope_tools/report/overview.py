@@ -103,9 +103,9 @@ def key_features(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
         for name in facts.classes_of(role)[:1] if role not in _PLAIN else ():
             told = f", {kind[0]}: {_heads(quotes, kind)}{of_latents(facts, quotes)}" if kind else ""
             detail = told if role == "attention" else ""
-            where = turned_in(facts, quotes) if role == "position embedding" else ""
+            turned = turned_in(facts, quotes) if role == "position embedding" else ""
             (features if detail or role == "mixture of experts" else classes).append(
-                f"{role.capitalize()}: `{short(name)}` ({facts.pointer(name)}){detail}{where}"
+                f"{role.capitalize()}: `{short(name)}` ({facts.pointer(name)}){detail}{f', in {turned}' * bool(turned)}"
             )
     settings = []
     for key in _flags(facts):
@@ -136,11 +136,11 @@ def layers_turned(facts: ImplementationFacts) -> tuple[int, int]:
 
 
 def turned_in(facts: ImplementationFacts, quotes: Quotes) -> str:
-    """` of 30 of 40 layers`, where not all turn queries by their positions."""
+    """`30 of 40 layers`, where not all turn queries by their positions."""
     turned, whole = layers_turned(facts)
     if not 0 < turned < whole:
         return ""
-    return f" of {quotes('positions.turned_layers', turned)} of {quotes('positions.all_layers', whole)} layers"
+    return f"{quotes('positions.turned_layers', turned)} of {quotes('positions.all_layers', whole)} layers"
 
 
 def _effect(facts: ImplementationFacts, key: str, value: object) -> str:

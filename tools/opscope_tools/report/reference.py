@@ -138,8 +138,9 @@ def _longest(facts: ImplementationFacts, quotes: Quotes) -> str:
         said.append(f"`{path}` = {quotes(f'setting.{path}', value)} ({at}){nowhere}")
     if said:
         rotary = facts.classes_of("position embedding")
+        turned = turned_in(facts, quotes)
         computed = (
-            f" Positions enter the {_where(facts)}{turned_in(facts, quotes)} through `{short(rotary[0])}` ({facts.pointer(rotary[0])})."
+            f" Positions enter the {_where(facts)}{f' of {turned}' * bool(turned)} through `{short(rotary[0])}` ({facts.pointer(rotary[0])})."
             if rotary
             else ""
         )

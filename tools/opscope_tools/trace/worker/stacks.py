@@ -160,8 +160,8 @@ class Stacks:
             whole = _kinds(layers, names)
             if any(_kinds(one, names) != whole[:d] for one, d in zip(found, near, strict=True)):
                 return None
-        said = [tuple(marks[name] for name in sorted(names)) for _, marks in layers[:here]]
-        each = max(said.index(kind) for kind in said) + 1
+        said = [marks for _, *marks in _kinds(layers[:here], names)]
+        each = max(map(said.index, said)) + 1
         return max(broken + 1, each) if broken < here else None
 
     def _begins(self, variable: str, depth: int, layers: list[Layer], names: Iterable[str]) -> bool:
