@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from opscope_schemas.estimates import Alternative
 
 from opscope_tools.estimate_roofline.kernels import Kernel
-from opscope_tools.estimate_roofline.times import Estimate, bound, class_of, estimates
+from opscope_tools.estimate_roofline.times import Estimate, bound, class_of, errors, estimates
 from opscope_tools.hardware.calibration import Calibration
 from opscope_tools.hardware.devices import Device
 from opscope_tools.hardware.forms import (
@@ -70,6 +70,7 @@ def alternatives(
                     basis="calibrated" if known else "bound", bound_share=round(1 - then.bound / now.bound, 4),
                     error_share=round(_off(as_it_is[like], after_it) / before, 4) if known else 0.0,
                     widened_to=_widened_to(name, device), backends=_backends(name.rpartition(" ")[2], after_it) if known else (),
+                    error=errors(after_it) if known else {},
                     unmeasured=tuple(dict.fromkeys((*now.unmeasured, *then.unmeasured))) if calibration is not None else (),
                 )
             )  # fmt: skip

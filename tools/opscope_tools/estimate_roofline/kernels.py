@@ -23,6 +23,7 @@ from opscope_tools.hardware.forms import (
     DELTA_DECODE,
     DELTA_PREFILL,
     EXPERTS,
+    FORMS,
     LATENT_DECODE,
     LATENT_PREFILL,
     PREFILL_ATTENTION,
@@ -507,14 +508,13 @@ def _exchanges(point: _Point) -> Iterator[Kernel]:
 
 
 def _exchange(kind: str, op: OpRecord, point: _Point, size: float, ranks: int, count: int) -> Kernel:
-    """Measured as an all-reduce: gathering or scattering is half of one, what is sent is no more than one among two."""
-    halves = {"all_reduce": 1.0, "send": 1.0}.get(kind, 0.5)
+    """Timed as what it is; what is sent takes no more than an all-reduce among two."""
     tree = point.found.tree
     call = tree.trace.calls[op.call]
     return Kernel(
         operation=kind, module=tree.pattern(call), classes=tree.classes(call), file=op.site.file, line=op.site.line,
-        count=count, flops=0.0, matmul_flops=0.0, moved=0.0, form=ALL_REDUCE if size else None,
-        sizes={"bytes": size * halves, "ranks": float(ranks)}, exchanged=size, ranks=ranks,
+        count=count, flops=0.0, matmul_flops=0.0, moved=0.0, form=FORMS.get(kind, ALL_REDUCE) if size else None,
+        sizes={"bytes": size, "ranks": float(ranks)}, exchanged=size, ranks=ranks,
     )  # fmt: skip
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from opscope_schemas.estimates import UNLIKE, CalibrationNote, ClassTime, Limit, NearestRow, OperatorTime, TimeTotals
@@ -11,14 +12,14 @@ from opscope_schemas.estimates import UNLIKE, CalibrationNote, ClassTime, Limit,
 from opscope_tools.estimate_roofline.kernels import Kernel
 from opscope_tools.hardware.calibration import Calibration, Fitted, Timed, between, beyond, chosen, rates, timed
 from opscope_tools.hardware.devices import Device
-from opscope_tools.hardware.forms import BYTES, DECODE_ATTENTION, EXPERTS, LATENT_DECODE, PRODUCT, WINDOW_DECODE
+from opscope_tools.hardware.forms import BYTES, COLLECTIVES, DECODE_ATTENTION, EXPERTS, LATENT_DECODE, PRODUCT, WINDOW_DECODE
 
 #: classes as people call them
 _NAMES = {
     "product": "matrix products", "decode_attention": "attention", "prefill_attention": "attention", "latent_decode": "attention",
     "latent_prefill": "attention", "window_decode_attention": "attention", "window_prefill_attention": "attention",
     "gated_delta_prefill": "linear attention", "gated_delta_decode": "linear attention", "short_convolution": "linear attention",
-    "short_convolution_step": "linear attention", "experts": "experts", "all_reduce": "communication",
+    "short_convolution_step": "linear attention", "experts": "experts", **dict.fromkeys(COLLECTIVES, "communication"),
 }  # fmt: skip
 #: precision of weights -> that of the activations with which its kernels were measured, where it is not bf16
 _ACTIVATIONS = {"fp8": "fp8", "fp8_block": "fp8", "mxfp4_mxfp8": "fp8", "nvfp4": "nvfp4"}
@@ -203,26 +204,31 @@ def spent(found: Sequence[Estimate]) -> tuple[ClassTime, ...]:
     return tuple(sorted(found_, key=lambda c: -c.share))
 
 
-def note(found: Sequence[Estimate], calibration: Calibration) -> CalibrationNote:
-    """Whose measurements the calibrated times rest on."""
-    timed_as = [
-        (one, by)
-        for one in found
-        if one.measured is not None
-        for by in (one.measured.by, one.measured.beside)
-        if by is not None
-    ]
-    used = {by.model_dump_json(): by for _, by in timed_as}
-    widths: dict[str, set[int]] = {key: set() for key in used}
-    for one, by in timed_as:
+def _timed_by(found: Iterable[Estimate]) -> Iterator[tuple[Estimate, Fitted]]:
+    """Each time with the fits that it follows."""
+    for one in found:
+        if one.measured is not None:
+            yield from ((one, by) for by in (one.measured.by, one.measured.beside) if by is not None)
+
+
+def errors(found: Iterable[Estimate]) -> dict[str, float]:
+    """How far off the fits that times follow are, on shapes that none has seen, per cent; by class."""
+    used, widths = {}, defaultdict[str, set[int]](set)
+    for one, by in _timed_by(found):
+        used[by.model_dump_json()] = by
         if width := (one.kernel.sizes or {}).get("d"):
             widths[by.model_dump_json()].add(int(width))
-    tables = {by.table for by in used.values()}
+    return {_judged(by, widths[key]): by.unseen.mape for key, by in used.items()}
+
+
+def note(found: Sequence[Estimate], calibration: Calibration) -> CalibrationNote:
+    """Whose measurements the calibrated times rest on."""
+    tables = {by.table for _, by in _timed_by(found)}
     whole = hashlib.sha256("".join(calibration.tables[t] for t in sorted(tables)).encode()).hexdigest()
     return CalibrationNote(
         device=calibration.device, source=calibration.source, licence=calibration.licence, digest=whole[:16],
         valid=not any(one.measured.outside for one in found if one.measured is not None and one.kernel.form is not None),
-        error={_judged(by, widths[by.model_dump_json()]): by.unseen.mape for by in used.values()},
+        error=errors(found),
     )  # fmt: skip
 
 
@@ -235,4 +241,4 @@ def _judged(by: Fitted, widths: set[int]) -> str:
     return said if by.held_out == "shapes" else f"{said} (of measured shapes, at unseen {by.held_out})"
 
 
-__all__ = ["Beside", "Estimate", "bound", "class_of", "estimates", "note", "rows", "spent", "totals"]
+__all__ = ["Beside", "Estimate", "bound", "class_of", "errors", "estimates", "note", "rows", "spent", "totals"]

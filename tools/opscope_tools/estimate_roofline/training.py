@@ -17,7 +17,7 @@ from opscope_schemas.formula import Rational, evaluate, whole_bytes
 from opscope_tools.estimate_roofline.kernels import Kernel, Pass
 from opscope_tools.estimate_roofline.memory import largest
 from opscope_tools.hardware.devices import Device
-from opscope_tools.hardware.forms import ALL_REDUCE, PREFILL_ATTENTION
+from opscope_tools.hardware.forms import FORMS, PREFILL_ATTENTION
 from opscope_tools.trace.engine import Found
 from opscope_tools.trace.training import training_of
 
@@ -67,7 +67,7 @@ def _exchanges(found: Found, values: Mapping[str, Rational], parallel: Parallel)
     for kind, size in kinds if parallel.dp > 1 else ():
         yield Kernel(
             operation=kind, module="", file=found.call.file, line=found.call.line, count=1, flops=0.0, matmul_flops=0.0, moved=0.0,
-            form=ALL_REDUCE, sizes={"bytes": float(size), "ranks": float(parallel.dp)}, exchanged=float(size), ranks=parallel.dp,
+            form=FORMS[kind], sizes={"bytes": float(size), "ranks": float(parallel.dp)}, exchanged=float(size), ranks=parallel.dp,
         )  # fmt: skip
 
 

@@ -329,8 +329,11 @@ def glossary_rows(text: str) -> list[tuple[str, str]]:
 
 def _calibrated(facts: ImplementationFacts) -> list[str]:
     """What the times are fitted on, and how far off the fits are."""
-    notes = [found.calibration for found in facts.estimates.values() if found.calibration is not None]
+    split = (*facts.spread.values(), *facts.spread_prefill.values())
+    every = [*facts.estimates.values(), *facts.held.values(), *filter(None, [facts.full]), *split]
+    notes = [found.calibration for found in every if found.calibration is not None]
     errors = {name: error for note in notes for name, error in note.error.items()}
+    errors |= {name: error for found in every for one in found.alternatives for name, error in one.error.items()}
     off = ", ".join(f"{name.replace('_', ' ')} {error:g} %" for name, error in sorted(errors.items()))
     rows = [row for found in facts.estimates.values() for row in found.operators]
     unlike = joined(dict.fromkeys(row.kind for row in rows if row.measured_as.startswith(UNLIKE)))
