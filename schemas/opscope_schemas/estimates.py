@@ -306,7 +306,8 @@ class Alternative(Frozen):
         description="Of the pass: how far off the fits of the kernels that it changes are on average, before and after; a smaller share tells nothing.",
     )
     error: Mapping[str, float] = Field(
-        default_factory=dict, description="Mean absolute error of its kernels' fits on unseen shapes, per cent, by class."
+        default_factory=dict,
+        description="Mean absolute error of its kernels' fits on unseen shapes, per cent, by class.",
     )
     unmeasured: tuple[str, ...] = Field(
         default=(), description="Classes of kernels that nobody measured so: why only bounds are compared."

@@ -119,7 +119,9 @@ def test_ranks_share_the_work_and_the_weights(context: ToolContext, tp: int) -> 
     assert rank.parallel is not None
     assert rank.parallel.tp_degrees == (1, 2, 4, 8)
     exchanges = [o for o in rank.operators if o.limited_by == "link"]
-    assert [o for o in exchanges if not o.measured_as.startswith(o.operation.replace("_", " "))] == []  # none as another collective
+    assert [
+        o for o in exchanges if not o.measured_as.startswith(o.operation.replace("_", " "))
+    ] == []  # none as another collective
     told = {(one.kind, one.bytes): one.count for one in rank.parallel.communication}
     assert told == {("all_reduce", 8 * 256 * 2): 2 * layers + 1, ("all_gather", 8 * vocab * 2): 1}
 

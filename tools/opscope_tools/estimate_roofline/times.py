@@ -12,7 +12,15 @@ from opscope_schemas.estimates import UNLIKE, CalibrationNote, ClassTime, Limit,
 from opscope_tools.estimate_roofline.kernels import Kernel
 from opscope_tools.hardware.calibration import Calibration, Fitted, Timed, between, beyond, chosen, rates, timed
 from opscope_tools.hardware.devices import Device
-from opscope_tools.hardware.forms import BYTES, COLLECTIVES, DECODE_ATTENTION, EXPERTS, LATENT_DECODE, PRODUCT, WINDOW_DECODE
+from opscope_tools.hardware.forms import (
+    BYTES,
+    COLLECTIVES,
+    DECODE_ATTENTION,
+    EXPERTS,
+    LATENT_DECODE,
+    PRODUCT,
+    WINDOW_DECODE,
+)
 
 #: classes as people call them
 _NAMES = {
