@@ -10,6 +10,7 @@ import pytest
 from opscope_schemas.errors import AmbiguousNameError, ConfigError, UnknownNameError
 from opscope_tools.costing.arguments import CostArguments
 from opscope_tools.costing.checkpoints import checkpoint_named, checkpoints, example_of
+from opscope_tools.costing.configured import checkpoint_of
 from opscope_tools.count_flops import count_flops
 from opscope_tools.expand_refs import ExpandArguments, expand_refs
 from opscope_tools.extract_config.tool import ExtractConfigArguments
@@ -148,3 +149,23 @@ def test_a_checkpoint_takes_overrides_and_no_second_configuration(context: ToolC
 
 def test_source_is_found_by_the_name_of_a_checkpoint(context: ToolContext) -> None:
     assert "Qwen3MoeForCausalLM" in find_forward(FindForwardArguments(target="Qwen/Qwen3-30B-A3B"), context).class_name
+
+
+def test_sizes_are_told_to_be_a_checkpoints_where_each_that_it_states_is_its(context: ToolContext) -> None:
+    """Of a class's defaults: any checkpoint of that class that states the same, and none where one size differs or few are known."""
+    trees = index_of(context.workspace).names.trees(None)
+    for name, found in checkpoints().items():
+        known = index_of(context.workspace).names.auto.config_class(found.model_type, trees)
+        sizes = {key: value for key, value in found.config.items() if type(value) is int}
+        if known is None or found.note or len(sizes) < 4:
+            continue
+        class_name = known[1].qualified_name
+        like = checkpoint_of(context.workspace, class_name, sizes)
+        assert like is not None, name
+        assert like.model_type == found.model_type
+        assert all(like.config.get(key, value) == value for key, value in sizes.items()), name
+        first = next(iter(sizes))
+        other = checkpoint_of(context.workspace, class_name, {**sizes, first: sizes[first] + 1})
+        assert other is None, name
+        assert checkpoint_of(context.workspace, class_name, dict([*sizes.items()][:3])) is None
+        assert checkpoint_of(context.workspace, f"{class_name}Of", sizes) is None

@@ -28,7 +28,8 @@ from pydantic import Field
 
 from opscope_tools.collect_evidence.files import evidence_path, read_evidence, record_problems, whole
 from opscope_tools.costing.arguments import IDLE
-from opscope_tools.costing.checkpoints import checkpoint_named
+from opscope_tools.costing.checkpoints import checkpoint_named, stored_by
+from opscope_tools.costing.configured import checkpoint_of
 from opscope_tools.count_flops import COUNT_FLOPS
 from opscope_tools.cuda_kernel_tiling import CUDA_KERNEL_TILING
 from opscope_tools.estimate_roofline.placing import fewest_that_hold, grids, more_sequences, pass_of, spread_over
@@ -42,7 +43,7 @@ from opscope_tools.map_repo import MAP_REPO
 from opscope_tools.report.checks import Material, check
 from opscope_tools.report.crossing import Crossed
 from opscope_tools.report.edits import packed
-from opscope_tools.report.facts import ImplementationFacts, default_point, position_limit
+from opscope_tools.report.facts import ImplementationFacts, SizedAs, default_point, position_limit
 from opscope_tools.report.kinds import windowed
 from opscope_tools.report.live import live_data
 from opscope_tools.report.markdown import Page
@@ -186,7 +187,8 @@ def gather(arguments: WriteReportArguments, context: ToolContext, date: str = ""
         documents=tuple(answer.document for answer in answers),
         graphs=tuple(flows),
         values=arguments.values or {},
-        given=_given(target, arguments.config, context),
+        given=(given := _given(target, arguments.config, context)),
+        sized_as=_sized_as(tree, answers[0].document, context) if given is None else None,
         points={a.document.phase: a.evaluated.values for a in answers if a.evaluated},
         notes=(*(f"{a.document.phase}: {note}" for a in answers for note in a.notes), *skipped),
         tiling=tiling,
@@ -278,6 +280,15 @@ def _given(
     """The configuration that the caller gave; a target may be one itself."""
     own, checkpoint = described(context.workspace, target), checkpoint_named(target)
     return str(own.path) if own is not None else checkpoint.name if checkpoint is not None else config or None
+
+
+def _sized_as(tree: ModelTreeResult, document: ModelAnalysis, context: ToolContext) -> SizedAs | None:
+    """The checkpoint of opscope's table that has the sizes of the class's defaults."""
+    sizes = {
+        one.config_key: one.default for one in document.variables if one.config_key and isinstance(one.default, int)
+    }
+    found = checkpoint_of(context.workspace, tree.config_class, sizes)
+    return SizedAs(found.name, stored_by(found.name)) if found is not None else None
 
 
 def _checks(facts: ImplementationFacts) -> Iterator[Check]:

@@ -11,7 +11,7 @@ import report_toy as toy
 from opscope_schemas.extracted_config import Derivation, Hyperparameter, Place, Reads
 from opscope_tools import write_report
 from opscope_tools.report.configuration import _differing, _put_aside
-from opscope_tools.report.facts import ImplementationFacts
+from opscope_tools.report.facts import ImplementationFacts, SizedAs
 from opscope_tools.report.summary import summarise
 from opscope_tools.running.tool import ToolContext
 
@@ -27,6 +27,13 @@ def test_without_a_configuration_the_head_says_that_the_sizes_are_the_classs_def
     assert "default of `ToyConfig`" in line
     assert "need not be that of any checkpoint" in line
     assert "default of ToyConfig" in summarise(facts, "x.md", ()).insights[0]
+
+
+def test_defaults_with_a_checkpoints_sizes_say_whose_and_how_it_stores_its_weights(facts: ImplementationFacts) -> None:
+    line = head(toy.rendered_with(replace(facts, sized_as=SizedAs("org/toy-1b")), {}).text)
+    assert "default of `ToyConfig`, with the sizes of the checkpoint org/toy-1b (" in line
+    line = head(toy.rendered_with(replace(facts, sized_as=SizedAs("org/toy-1b", "mxfp4")), {}).text)
+    assert "org/toy-1b, which stores its weights as mxfp4 where these are counted in bf16 (" in line
 
 
 def test_overrides_are_named_field_by_field_in_the_head_the_summary_and_the_table(context: ToolContext) -> None:

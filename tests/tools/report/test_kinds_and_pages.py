@@ -316,14 +316,31 @@ def test_attention_without_a_cache_reads_what_its_operator_or_a_mask_leaves(
     given = (toy.tensor("x"),) * inputs
     inner = (
         add.model_copy(update={"operator": f"aten.{before}.Tensor"}),
-        add.model_copy(update={"operator": kind, "inputs": given}),
+        add.model_copy(update={"operator": kind, "inputs": given, "causal_saving": saving}),
     )
     attention = toy.call("toyland.modeling_toy.ToyAttention", "attention", "= layer(", inner)
-    totals = facts.main.totals.model_copy(update={"causal_saving": saving})
-    main = facts.main.model_copy(update={"kernels": (facts.main.kernels[0], attention), "totals": totals})
+    main = facts.main.model_copy(update={"kernels": (facts.main.kernels[0], attention)})
     graph = toy.graph(main).model_copy(update={"cache": None})
     changed = replace(facts, documents=(main,), graphs=(graph,))
     assert f"lets each token read {said}" in purpose(changed, toy_module(changed, attention), Quotes())
+
+
+def test_calls_of_attention_that_read_otherwise_are_told_apart(facts: ImplementationFacts) -> None:
+    """As the towers of one model: what one of them hides from a token the other does not."""
+    add = toy.layer_kernels("")[2]
+    fused = add.model_copy(
+        update={"operator": "aten.scaled_dot_product_attention.default", "inputs": (toy.tensor("x"),) * 3}
+    )
+    towers = [
+        toy.call(
+            "toyland.modeling_toy.ToyAttention", name, "= layer(", (fused.model_copy(update={"causal_saving": saving}),)
+        )
+        for name, saving in (("text", "{seq_len}"), ("vision", "0"))
+    ]
+    main = facts.main.model_copy(update={"kernels": (facts.main.kernels[0], *towers)})
+    changed = replace(facts, documents=(main,), graphs=(toy.graph(main).model_copy(update={"cache": None}),))
+    said = purpose(changed, toy_module(changed, towers[0]), Quotes())
+    assert "lets each token read itself and those before it at `text` and all others at `vision`: " in said
 
 
 @pytest.mark.parametrize(

@@ -461,7 +461,7 @@ def test_kernels_that_no_table_has_are_not_said_to_be_measured(facts: Implementa
     huge = product.model_copy(update={"outside": ("window",)})
     for rows, said in (
         ((product,), " Matrix products are timed as kernels like them were measured."),
-        ((huge,), " measured; some matrix products are larger or smaller (in window) than any that was measured, and less certain."),
+        ((huge,), " measured; some kernels of matrix products lie outside of the sizes that were measured (in the window), and are less certain."),
         ((norm, product), " Matrix products are timed as kernels like them were measured; norms, of which there are no measurements, by their bytes"),
         ((norm,), " Norms, of which there are no measurements, by their bytes"),
     ):  # fmt: skip

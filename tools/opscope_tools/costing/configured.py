@@ -10,10 +10,13 @@ from dataclasses import dataclass
 
 from opscope_schemas.errors import ConfigError
 
-from opscope_tools.costing.checkpoints import checkpoint_named, example_of, stored_by
+from opscope_tools.costing.checkpoints import Checkpoint, checkpoint_named, checkpoints, example_of, stored_by
 from opscope_tools.running.config_files import ConfigFile, described
 from opscope_tools.running.engines import index_of
 from opscope_tools.running.workspace import Workspace
+
+#: sizes below which two configurations may agree by chance
+_TELLING = 4
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,32 @@ def of_defaults(model_type: str, overrides: Mapping[str, object] | None = None) 
     return f"Configuration: {what} of the model's configuration class, which need not be those of a checkpoint{named}."
 
 
+def checkpoint_of(workspace: Workspace, config_class: str, sizes: Mapping[str, int]) -> Checkpoint | None:
+    """The checkpoint of the table whose sizes these values of a class of configuration are, each that it states; None where none is.
+
+    `sizes`: by the fields' names, those of a part with its name and a dot before them. Fewer than four tell nothing.
+    """
+    index = index_of(workspace)
+    trees = index.names.trees(None)
+    found = (one for one in checkpoints().values() if not one.note and _agrees(one.config, sizes))
+    for one in sorted(found, key=lambda one: one.name):
+        known = index.names.auto.config_class(one.model_type, trees)
+        if known is not None and known[1].qualified_name == config_class:
+            return one
+    return None
+
+
+def _agrees(config: Mapping[str, object], sizes: Mapping[str, int]) -> bool:
+    stated = {name: value for name in sizes if isinstance(value := _stated(config, name), int)}
+    return len(stated) >= _TELLING and all(sizes[name] == value for name, value in stated.items())
+
+
+def _stated(config: object, name: str) -> object:
+    for part in name.split("."):
+        config = config.get(part) if isinstance(config, Mapping) else None
+    return config
+
+
 def _model_type(workspace: Workspace, config: ConfigFile) -> str:
     """The model type that a configuration file is of; raises `ConfigError` where it names none that is known."""
     named = config.content.get("model_type")
@@ -66,4 +95,4 @@ def _model_type(workspace: Workspace, config: ConfigFile) -> str:
     return named
 
 
-__all__ = ["Configured", "configured", "of_defaults"]
+__all__ = ["Configured", "checkpoint_of", "configured", "of_defaults"]

@@ -22,6 +22,7 @@ from opscope_tools.hardware.forms import (
     DECODE_ATTENTION,
     DELTA_DECODE,
     DELTA_PREFILL,
+    ENCODER_ATTENTION,
     EXPERTS,
     FORMS,
     LATENT_DECODE,
@@ -362,8 +363,11 @@ def _attention(plain: Kernel, part: _Part, read: float, point: _Point) -> Kernel
     )  # fmt: skip
     sizes = {"b": b, "h": h / ranks, "kv": here, "d": d, "context": context, "new": new, "cache_bytes": cached}
     decodes = new == 1 or new < context
-    form = DECODE_ATTENTION if decodes else PREFILL_ATTENTION
-    precision = "fp8" if cached < _PLAIN else "bf16"
+    form, precision = DECODE_ATTENTION if decodes else PREFILL_ATTENTION, "fp8" if cached < _PLAIN else "bf16"
+    if (
+        new > 1 and not point.of.decodes and not point.number(part.causal)
+    ):  # nothing is hidden from a query, nor cached before
+        form, precision = ENCODER_ATTENTION, "bf16"
     if window < length:
         form = WINDOW_DECODE if decodes else WINDOW_PREFILL
         sizes |= {"context": length, "window": window}

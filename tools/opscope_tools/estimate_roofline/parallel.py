@@ -11,7 +11,7 @@ from opscope_schemas.units import things
 
 from opscope_tools.estimate_roofline.kernels import Numbers, Pass
 from opscope_tools.estimate_roofline.times import Estimate
-from opscope_tools.hardware.forms import DECODE_ATTENTION, PREFILL_ATTENTION
+from opscope_tools.hardware.forms import DECODE_ATTENTION, ENCODER_ATTENTION, PREFILL_ATTENTION
 
 #: degrees beyond this are not listed
 _MOST = 1024
@@ -44,7 +44,9 @@ def _divisors(number: int) -> list[int]:
 def _heads(of: Pass, values: Numbers) -> list[tuple[int, int]]:
     """The query heads, and those of keys and values, of each kind of attention in the pass."""
     found = [
-        k.sizes for k in of.kernels(values) if k.form in (DECODE_ATTENTION, PREFILL_ATTENTION) and k.sizes is not None
+        k.sizes
+        for k in of.kernels(values)
+        if k.form in (DECODE_ATTENTION, ENCODER_ATTENTION, PREFILL_ATTENTION) and k.sizes is not None
     ]
     if not found:
         return [(round(values.get("num_heads", 0)), round(values.get("num_heads", 0)))]

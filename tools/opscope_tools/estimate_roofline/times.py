@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,15 +17,17 @@ from opscope_tools.hardware.forms import (
     BYTES,
     COLLECTIVES,
     DECODE_ATTENTION,
+    ENCODER_ATTENTION,
     EXPERTS,
     LATENT_DECODE,
+    PREFILL_ATTENTION,
     PRODUCT,
     WINDOW_DECODE,
 )
 
 #: classes as people call them
 _NAMES = {
-    "product": "matrix products", "decode_attention": "attention", "prefill_attention": "attention", "latent_decode": "attention",
+    "product": "matrix products", "decode_attention": "attention", "prefill_attention": "attention", "encoder_attention": "attention", "latent_decode": "attention",
     "latent_prefill": "attention", "window_decode_attention": "attention", "window_prefill_attention": "attention",
     "gated_delta_prefill": "linear attention", "gated_delta_decode": "linear attention", "short_convolution": "linear attention",
     "short_convolution_step": "linear attention", "experts": "experts", **dict.fromkeys(COLLECTIVES, "communication"),
@@ -87,6 +90,9 @@ def _measured(kernel: Kernel, device: Device, calibration: Calibration, backend:
     if fitted is None and kernel.form is WINDOW_DECODE:  # that many positions are read, and no others
         fitted = chosen(calibration, DECODE_ATTENTION, kernel.precision, backend, width)
         sizes["context"] = min(sizes["context"], sizes["window"])
+    if fitted is None and kernel.form is ENCODER_ATTENTION:  # a causal one with as many pairs
+        fitted = chosen(calibration, PREFILL_ATTENTION, kernel.precision, backend, width)
+        sizes |= {"new": math.sqrt(2 * sizes["new"] * sizes["context"])}
     if fitted is None:  # kernels of another precision say nothing of it: they are limited elsewhere
         return None
     if kernel.activations and kernel.form in (PRODUCT, EXPERTS):

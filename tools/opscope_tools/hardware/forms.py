@@ -148,6 +148,30 @@ PREFILL_ATTENTION = Form(
 )  # fmt: skip
 
 
+# ---------------------------------------------------------------- attention in both directions
+
+
+def _both_ways_work(x: Sizes) -> tuple[float, float]:
+    """Every query sees every key: those of an encoder, or of a decoder on what an encoder made."""
+    b, h, kv, d, new, context = x["b"], x["h"], x["kv"], x["d"], x["new"], x["context"]
+    return 4 * b * h * d * new * context, 4.0 * b * d * (h * new + kv * context)
+
+
+def _both_ways(p: Sequence[float], x: Sizes, rates: Rates) -> float:
+    launch, sequence, compute, memory = p
+    flops, moved = _both_ways_work(x)
+    return launch + sequence * x["b"] + _either(flops / (rates.peak * compute), moved / (rates.bandwidth * memory))
+
+
+#: measured with as many keys as queries; of other numbers of both what has as many pairs stands beside it in the table
+ENCODER_ATTENTION = Form(
+    "encoder_attention", ("b", "h", "kv", "d", "new", "context"), PREFILL_ATTENTION.parameters, PREFILL_ATTENTION.start,
+    (Axis("new tokens", (1, 16, 64, 128, 256, 512, 1024, 4096, 16384)),
+     Axis("sequences times heads", (1, 8, 32, 128, 512, 4096))),
+    _both_ways_work, _both_ways, lambda x: ((x["new"] * x["context"]) ** 0.5, x["b"] * x["h"]),
+)  # fmt: skip
+
+
 # ---------------------------------------------------------------- attention in a window
 
 
@@ -382,7 +406,7 @@ _KIMI = tuple(replace(form, name=form.name.replace("gated", "kimi")) for form in
 FORMS = {
     form.name: form
     for form in (
-        PRODUCT, DECODE_ATTENTION, PREFILL_ATTENTION, WINDOW_DECODE, WINDOW_PREFILL, LATENT_DECODE, LATENT_PREFILL, DELTA_PREFILL, DELTA_DECODE, *_KIMI, CONVOLUTION,
+        PRODUCT, DECODE_ATTENTION, PREFILL_ATTENTION, ENCODER_ATTENTION, WINDOW_DECODE, WINDOW_PREFILL, LATENT_DECODE, LATENT_PREFILL, DELTA_PREFILL, DELTA_DECODE, *_KIMI, CONVOLUTION,
         CONVOLUTION_STEP, EXPERTS, ALL_REDUCE, EAGER_ALL_REDUCE, *EXCHANGES,
     )
 }  # fmt: skip
@@ -397,6 +421,7 @@ __all__ = [
     "DELTA_DECODE",
     "DELTA_PREFILL",
     "EAGER_ALL_REDUCE",
+    "ENCODER_ATTENTION",
     "EXCHANGES",
     "EXPERTS",
     "FORMS",

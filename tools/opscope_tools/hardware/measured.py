@@ -22,7 +22,7 @@ from opscope_schemas.errors import ConfigError
 from opscope_schemas.estimates import HOST_BOUND
 
 from opscope_tools.hardware.devices import shipped
-from opscope_tools.hardware.forms import BYTES, FORMS
+from opscope_tools.hardware.forms import BYTES, ENCODER_ATTENTION, FORMS
 
 Numbers = NDArray[np.float64]
 PACKAGE = "aiconfigurator_core"
@@ -160,6 +160,25 @@ def _attention(system: str) -> Iterator[Rows]:
                         yield from _rows(kind, backend, precision, file, held, chosen & those, sizes, seen, int(width))
 
 
+def encoders(system: str) -> Iterator[Rows]:
+    """Attention in both directions, in bf16, with as many keys as queries and as many heads of them."""
+    yield from _possible(system, _encoders(system))
+
+
+def _encoders(system: str) -> Iterator[Rows]:
+    for backend in BACKENDS:
+        if (file := _newest(system, "encoder_attention", backend, "encoder_attention")) is None:
+            continue
+        held = _read(file)
+        heads, seen = held["num_heads"], _seen(held["num_heads"], held["head_dim"], held["isl"])
+        for width in sorted(set(held["head_dim"])):
+            sizes = {
+                "b": held["batch_size"], "h": heads, "kv": heads, "d": held["head_dim"], "new": held["isl"], "context": held["isl"],
+            }  # fmt: skip
+            chosen = (held["attn_dtype"] == "bfloat16") & (held["head_dim"] == width)
+            yield from _rows(ENCODER_ATTENTION.name, backend, "bf16", file, held, chosen, sizes, seen, int(width))
+
+
 def latents(system: str) -> Iterator[Rows]:
     """Attention over latents, as kernels; what is only there as whole modules is left out. `precision` is that of the cache."""
     rank, rope, keys, values = 512, 64, 192, 128  # of the one family of models that was measured
@@ -295,7 +314,7 @@ def collectives(system: str) -> Iterator[Rows]:
 def every(system: str, form: str = "") -> Iterator[Rows]:
     """All classes of one system, or those of one form; of tables without it none is read."""
     kinds: dict[str, Callable[[str], Iterator[Rows]]] = {
-        "product": products, "attention": attention, "latent": latents, "delta convolution": linear_attention, "experts": experts,
+        "product": products, "decode_attention prefill_attention": attention, "encoder": encoders, "latent": latents, "delta convolution": linear_attention, "experts": experts,
         "all_": collectives, "reduce_scatter": collectives,
     }  # fmt: skip
     wanted = [read for names, read in kinds.items() if not form or any(name in form for name in names.split())]

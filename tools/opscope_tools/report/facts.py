@@ -41,6 +41,7 @@ __all__ = [
     "CallKind",
     "Figures",
     "ImplementationFacts",
+    "SizedAs",
     "anywhere",
     "bind",
     "default_point",
@@ -408,6 +409,14 @@ def _elements(shape: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True)
+class SizedAs:
+    """A published checkpoint by its public name, and how it stores its weights; empty: in the model's own dtype."""
+
+    name: str
+    stored: str = ""
+
+
+@dataclass(frozen=True)
 class ImplementationFacts:
     """What the other tools found out about one model."""
 
@@ -424,6 +433,8 @@ class ImplementationFacts:
     values: Mapping[str, Rational] = field(default_factory=dict)
     #: the config.json or the overrides that the caller gave; None: the defaults of the configuration's class
     given: Mapping[str, object] | str | None = None
+    #: the published checkpoint that has the sizes of these defaults; None: none that is known, or they are no defaults
+    sized_as: SizedAs | None = None
     points: Mapping[str, Mapping[str, Rational]] = field(default_factory=dict)
     #: what the other tools said beside their documents
     notes: tuple[str, ...] = ()

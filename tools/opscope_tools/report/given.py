@@ -28,6 +28,9 @@ def configuration_given(facts: ImplementationFacts) -> str:
     if fields:
         more = f" and {len(fields) - _MOST} more" if len(fields) > _MOST else ""
         return f"the default of {name} with {', '.join(fields[:_MOST])}{more} given, which need not be that of any checkpoint"
+    if (sized := facts.sized_as) is not None:  # no name of the sources that were read
+        stored = f", which stores its weights as {sized.stored} where these are counted in bf16" if sized.stored else ""
+        return f"the default of {name}, with the sizes of the checkpoint {sized.name}{stored} (by opscope's own table; as a target that name has its figures); none was given"
     named = _named_checkpoint(facts)
     return f"the default of {name}, which need not be that of any checkpoint{named}; none was given"
 

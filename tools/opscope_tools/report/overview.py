@@ -22,7 +22,7 @@ from opscope_tools.report.nodes import counted_again, tied_modules
 from opscope_tools.report.quotes import Quotes, joined
 
 __all__ = [
-    "attention_kind", "capabilities", "checked", "device_tests", "execution_lines", "framework", "hierarchy", "hooks_that_ran", "keeps_latents", "key_features", "latent_width", "layers_turned", "lines_that_ran", "matching", "model_files", "of_latents", "package_files", "ran_in", "scopes", "swappable", "turned_in",
+    "attention_kind", "capabilities", "checked", "device_tests", "execution_lines", "framework", "heads_of_parts", "hierarchy", "hooks_that_ran", "keeps_latents", "key_features", "latent_width", "layers_turned", "lines_that_ran", "matching", "model_files", "of_latents", "package_files", "parts_said", "ran_in", "scopes", "swappable", "turned_in",
 ]  # fmt: skip
 
 #: lines that ask what device there is
@@ -41,7 +41,10 @@ def framework(facts: ImplementationFacts) -> str:
 
 
 def attention_kind(facts: ImplementationFacts) -> tuple[str, int, int] | None:
-    """`multi-head`, `grouped-query` or `multi-query`, with query and key-value heads; None where heads are unknown."""
+    """`multi-head`, `grouped-query` or `multi-query`, with query and key-value heads; None where heads are unknown,
+    or those of several parts differ."""
+    if heads_of_parts(facts):
+        return None
     values = facts.point(facts.main)
     heads = values.get("num_heads", facts.tree.config.get("num_attention_heads"))
     named: object = values.get("num_kv_heads")
@@ -52,6 +55,33 @@ def attention_kind(facts: ImplementationFacts) -> tuple[str, int, int] | None:
         return None
     kind = "multi-head" if shared == heads else "multi-query" if shared == 1 else "grouped-query"
     return kind, heads, shared
+
+
+def heads_of_parts(facts: ImplementationFacts) -> dict[str, int]:
+    """Query heads of the parts of a model that ran, by the parts' names, where they differ; empty where they do not."""
+    if facts.within:
+        return {}
+    values, ran = facts.point(facts.main), set[Rational]()
+    for _, kernel in leaves(facts.main):
+        fused = "sdpa" in kernel.operator or "scaled_dot_product" in kernel.operator
+        for tensor in kernel.inputs[:1] if fused else kernel.outputs[:1] if "softmax" in kernel.operator else ():
+            if len(tensor.shape) == 4 and variables(tensor.shape[1]) <= values.keys():
+                ran.add(evaluate(tensor.shape[1], values))
+    parts = {
+        name: heads
+        for name, part in facts.tree.config.items()
+        if isinstance(part, Mapping) and isinstance(heads := part.get("num_attention_heads"), int) and heads in ran
+    }
+    return parts if len(set(parts.values())) > 1 else {}
+
+
+def parts_said(facts: ImplementationFacts, quotes: Quotes) -> str:
+    """The heads of each part, with their marks."""
+    told = [
+        f"{quotes(f'attention.query_heads.{name}', count)} {things(count, 'head')} (`{name}`)"
+        for name, count in heads_of_parts(facts).items()
+    ]
+    return " and ".join(told)
 
 
 def _kept_heads(facts: ImplementationFacts, values: Mapping[str, Rational]) -> int | None:
@@ -98,10 +128,16 @@ def key_features(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
     """One line per module role, then flags of the config; each with its pointer."""
     classes: list[str] = []
     features: list[str] = []
-    kind = attention_kind(facts)
+    kind, parts = attention_kind(facts), parts_said(facts, quotes)
     for role in dict.fromkeys(facts.role(k.class_name) for _, _, k in walk(facts.main.kernels, "") if k.class_name):
         for name in facts.classes_of(role)[:1] if role not in _PLAIN else ():
-            told = f", {kind[0]}: {_heads(quotes, kind)}{of_latents(facts, quotes)}" if kind else ""
+            told = (
+                f", {kind[0]}: {_heads(quotes, kind)}{of_latents(facts, quotes)}"
+                if kind
+                else f", {parts}"
+                if parts
+                else ""
+            )
             detail = told if role == "attention" else ""
             turned = turned_in(facts, quotes) if role == "position embedding" else ""
             (features if detail or role == "mixture of experts" else classes).append(

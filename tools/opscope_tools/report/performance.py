@@ -47,8 +47,10 @@ def memory_graph(facts: ImplementationFacts) -> Graph:
     lines = []
     for document in facts.documents:
         figures, floor = facts.totals(document), facts.floor_bytes(document)
+        served = facts.served.get(document.phase)
+        fused = f", {plain_bytes(served.totals.bytes)} in all as engines run it" if served is not None else ""
         lines.append(
-            f"{document.phase}: {plain_bytes(figures.read)} read, {plain_bytes(figures.write)} written, "
+            f"{document.phase}: {plain_bytes(figures.read)} read, {plain_bytes(figures.write)} written{fused}, "
             f"floor {plain_bytes(floor)}"
         )
     tiles = [
@@ -60,7 +62,7 @@ def memory_graph(facts: ImplementationFacts) -> Graph:
         (
             Vertex("hbm", (f"Global memory (HBM): {'; '.join(lines)}",)),
             Vertex("sram", (f"Shared memory (SRAM): {'; '.join([*tiles, 'library kernels stage tiles of their own'])}",)),
-            Vertex("registers", ("Registers: known only after compilation",)),
+            Vertex("registers", ("Registers: what threads compute with; how many each has, a compiled kernel tells (`cuda_kernel_tiling`, `compile`)",)),
         ),
         (
             Edge("hbm", "sram", "load and store"),

@@ -167,11 +167,21 @@ def _kept(*, cached: bool, read: str, latents: bool = False) -> str:
 
 
 def _others(of: _Subject) -> str:
-    """What its tokens read where nothing is kept from pass to pass: what its operator, or a mask before the softmax, leaves."""
-    call = of.facts.calls.get(of.module.class_name)
-    own = [k for _, _, k in walk((call.kernels if call else of.facts.main.kernels) or (), "") if k.operator]
+    """What its tokens read where nothing is kept from pass to pass: what its operator, or a mask before the softmax, leaves; of calls
+    that differ in it where which do."""
+    told: dict[str, dict[str, None]] = {}
+    for call in (call for kind in of.facts.call_kinds.get(of.module.class_name, ()) for call in kind.calls):
+        told.setdefault(_left((call,)), {})[of.facts.path_of(call)] = None
+    if len(told) > 1:
+        return " and ".join(f"{read} at {_listed(f'`{path}`' for path in paths)}" for read, paths in told.items())
+    return next(iter(told), "") or _left(of.facts.main.kernels)
+
+
+def _left(calls: Sequence[Kernel]) -> str:
+    """What an operator of attention, or a mask before the softmax, leaves a token to read."""
+    own = [k for _, _, k in walk(calls, "") if k.operator]
     fused = [k for k in own if re.search(r"sdpa|scaled_dot_product", k.operator)]
-    if fused and of.facts.main.totals.causal_saving != "0":
+    if any(k.causal_saving != "0" for k in fused):
         return "itself and those before it"
     at = next((place for place, k in enumerate(own) if "softmax" in k.operator), 0)
     masked = any(re.search(r"aten\.(add|sub|rsub|where|masked_fill)\b", k.operator) for k in own[:at])
@@ -402,13 +412,16 @@ def _backbone(of: _Subject) -> str:
     first = "turns its inputs into vectors" if "embedding" in roles else ""
     through = _through(of, "them" if first else "what it is given")
     ran = [k for k in of.called if k.flops != "0"]
-    ran = [k for k in ran if not _holds_layers(of, k)]
+    layers = [at for at, k in enumerate(ran) if of.facts.role(k.class_name) == "layer" or _holds_layers(of, k)]
+    norms = [of.facts.role(k.class_name) == "normalisation" for k in ran]
+    before = "normalises them" if first and layers and any(norms[: layers[0]]) else ""
+    ran = ran[layers[-1] + 1 :] if layers else ran
     behind = [*takewhile(lambda k: of.facts.role(k.class_name) in ("normalisation", "module"), reversed(ran))][::-1]
     last = [
         "normalises what comes out" if of.facts.role(k.class_name) == "normalisation" else f"hands what comes out to `{short(k.class_name)}`"
         for k in behind
     ]  # fmt: skip
-    *others, end = [*filter(None, (first, through, *(last if through else ())))] or [""]
+    *others, end = [*filter(None, (first, before, through, *(last if through else ())))] or [""]
     return f"{', '.join(others)} and {end}" if others else end
 
 

@@ -19,7 +19,7 @@ from opscope_tools.report.changes import STEPS, saved, units
 from opscope_tools.report.facts import ImplementationFacts, leaves, short, told_hidden
 from opscope_tools.report.findings import repeated
 from opscope_tools.report.kinds import sliding_window, windowed
-from opscope_tools.report.overview import attention_kind, of_latents
+from opscope_tools.report.overview import attention_kind, of_latents, parts_said
 from opscope_tools.report.purposes import shared_experts
 from opscope_tools.report.quotes import Quotes, as_prose, in_code, joined
 
@@ -37,6 +37,12 @@ _ALIKE = 0.999
 _NEARLY = 0.99
 #: settings by which scores are kept in a range -> of what
 _CAPS = {"attn_logit_softcapping": "attention scores", "final_logit_softcapping": "logits"}
+#: sizes of measured kernels (hardware/forms.py), where a letter or a short name stands for them
+_SIZES = {
+    "m": "rows", "n": "columns", "k": "inner width", "b": "sequences", "h": "query heads", "kv": "heads of keys and values",
+    "d": "width of a head", "context": "positions that are read", "new": "new tokens", "window": "the window", "inter": "inner width of an expert",
+    "hidden": "width of tokens", "topk": "experts of a token", "tp": "ranks of a product", "ep": "ranks of experts", "bytes": "bytes sent",
+}  # fmt: skip
 _GENERATION = "transformers/generation/utils.py"
 
 
@@ -153,17 +159,8 @@ def _class_names(node: ModuleNode) -> Iterator[str]:
 
 def _heads(facts: ImplementationFacts, quotes: Quotes) -> str:
     """Of the attention; where parts of the model have heads of their own, of each."""
-    parts = {
-        name: part["num_attention_heads"]
-        for name, part in facts.tree.config.items()
-        if isinstance(part, Mapping) and isinstance(part.get("num_attention_heads"), int)
-    }
-    if len(set(parts.values())) > 1 and not facts.within:
-        told = [
-            f"{quotes(f'attention.query_heads.{name}', count)} {things(count, 'head')} (`{name}`)"
-            for name, count in parts.items()
-        ]
-        return f"attention with {' and '.join(told)}"
+    if parts := parts_said(facts, quotes):
+        return f"attention with {parts}"
     kind = attention_kind(facts)
     if kind is None:
         return ""
@@ -342,8 +339,10 @@ def _timed_as(facts: ImplementationFacts) -> str:
         parts.append(f"{kinds}, of which there are no measurements, by their bytes{_as_products(unlike, bandwidth)}")
     if beyond := [row for row in rows if row.outside]:
         kinds = joined(dict.fromkeys(row.kind for row in beyond))
-        sizes = joined(dict.fromkeys(name for row in beyond for name in row.outside))  # no names of source: not in code
-        parts.append(f"some {kinds} are larger or smaller (in {sizes}) than any that was measured, and less certain")
+        sizes = joined(dict.fromkeys(_SIZES.get(name, name) for row in beyond for name in row.outside))
+        parts.append(
+            f"some kernels of {kinds} lie outside of the sizes that were measured (in {sizes}), and are less certain"
+        )
     text = "; ".join(parts)
     chosen = "; of what was not measured they are chosen" * bool(unlike)
     spread = f"{_added(facts, alike)} Ranges: from where every kernel is as fast as the fastest tenth of measured ones to where each is as slow as the slowest tenth{chosen}."
