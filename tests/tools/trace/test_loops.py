@@ -16,11 +16,13 @@ import pytest
 import torch
 from cost_walk import walked
 from opscope_schemas.formula import evaluate, holds
-from opscope_tools.costing.arguments import CostArguments
+from opscope_tools.costing.arguments import CostArguments, model_spec, running
 from opscope_tools.count_flops import count_flops
-from opscope_tools.running.engines import close_engines
+from opscope_tools.running.engines import close_engines, tracer_of
 from opscope_tools.running.tool import ToolContext
 from opscope_tools.running.workspace import Workspace
+from opscope_tools.trace.document import module_analysis
+from opscope_tools.trace.protocol import TraceRequest
 from opscope_tools.trace_dataflow import DataflowArguments, trace_dataflow
 from sampled import sampled
 
@@ -247,3 +249,25 @@ def test_a_step_depends_on_the_step_before_it(looping: ToolContext) -> None:
     (added,) = [o for o in flow.operators if o.operator == "aten.add"]
     assert scaled.carried_from == (added.id,)
     assert scaled.repeat == added.repeat == "{seq_len}"
+
+
+@pytest.mark.parametrize("name", sampled(CLASSES))
+def test_a_pass_on_plain_numbers_counts_a_long_loop_as_its_steps_do(
+    name: str, looping: ToolContext, written: Any
+) -> None:
+    """Its steps too stand for one another where they are alike, so that thousands of them do not run."""
+    values = {"batch_size": 3, "seq_len": 150, "width": WIDTH, "w_bytes": 2, "a_bytes": 2}
+    spec = model_spec(looping.workspace, f"loops.{name}", None)
+    shapes = {given: tuple(shape) for given, shape in SHAPES.items()}
+    hints = {given: int(values[given]) for given in ("batch_size", "seq_len")}
+    request = TraceRequest(model=spec, inputs=shapes, fit=False, plain=True, hints=hints)
+    tree = tracer_of(looping.workspace).trace(request, running(looping))
+    module = getattr(written, name)().to(torch.bfloat16).eval()
+    tensor = torch.ones(values["batch_size"], values["seq_len"], WIDTH, dtype=torch.bfloat16)
+    with torch.no_grad():
+        run = walked(partial(module, tensor))
+    found = module_analysis(tree, tree.trace.calls[0])
+    totals = found.totals
+    texts = totals.matmul_flops, totals.flops, totals.memory_access.read, totals.memory_access.write
+    assert [evaluate(t, values) for t in texts] == [run.products, run.flops, run.read, run.write]
+    assert len(tree.trace.ops) < values["seq_len"] or name not in FOLDED

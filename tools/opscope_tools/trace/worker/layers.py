@@ -94,6 +94,7 @@ class ModuleSession(Session):
                 next_step="Ask for prefill.",
             )
         recorder = Recorder(self.model, self.symbols, self.dtype, fold=self.fold, training=self.training)
+        recorder.plain = self.request.plain and not self.data
         switches = plain(self.model.forward)
         with absent.counted(recorder.report), patches.Rewriter(recorder.report, real=self.data == "real"):
             if self.arguments is None and not self.request.inputs:

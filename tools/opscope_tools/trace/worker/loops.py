@@ -29,11 +29,20 @@ from opscope_tools.trace.worker.recorder import CallEvent, OpEvent, Parts, Recor
 
 #: how many steps run: the first may differ (it finds no state), two more must be alike
 STEPS = 3
+#: up to so many steps all run where sizes are plain numbers
+LONG = 64
 
 
 def symbolic_range(*bounds: Any) -> Any:
     """`range` for model code."""
-    return Steps(bounds) if any(isinstance(b, torch.SymInt) for b in bounds) else builtins.range(*bounds)
+    symbolic = any(isinstance(b, torch.SymInt) for b in bounds)
+    return Steps(bounds) if symbolic or _long(bounds[-1]) else builtins.range(*bounds)
+
+
+def _long(stop: Any) -> bool:
+    """Whether a pass on plain numbers folds a loop of as many steps: it generalises nothing, and alike steps say it all."""
+    recorder = active_recorder()
+    return type(stop) is builtins.int and stop > LONG and recorder is not None and recorder.plain
 
 
 class Steps:
@@ -61,7 +70,13 @@ class Steps:
         frame, recorder = sys._getframe(1), active_recorder()
         start, stop, step = (0, *self._bounds, 1) if len(self._bounds) == 1 else (*self._bounds, 1)[:3]
         regular = recorder is None or recorder.training is None  # a folded step has no gradient
-        regular = regular and type(start) is int and type(step) is int and step == 1 and isinstance(stop, torch.SymInt)
+        regular = (
+            regular
+            and type(start) is int
+            and type(step) is int
+            and step == 1
+            and (isinstance(stop, torch.SymInt) or _long(stop))
+        )
         source = _source_of(frame) if regular and recorder is not None else None
         if recorder is None or source is None or not _of_the_run(recorder, count := stop - start):
             return iter(self._plain())
@@ -69,9 +84,17 @@ class Steps:
 
 
 def _of_the_run(recorder: Recorder, count: Any) -> bool:
-    """Whether a number of steps is a size of the run, which no list of modules has, and more than the steps that run."""
+    """Whether a number of steps is a size of the run, which no list of modules has, and more than the steps that run; of plain
+    numbers any is, as the steps on a list of modules are never alike."""
+    if not isinstance(count, torch.SymInt):
+        return _number(count) > STEPS
     names = {recorder.symbols.name_of(symbol) for symbol in count.node.expr.free_symbols}
     return names <= set(RUNTIME) and count.node.hint is not None and count.node.hint > STEPS
+
+
+def _number(count: Any) -> int:
+    """How many steps the traced pass has."""
+    return builtins.int(count.node.hint if isinstance(count, torch.SymInt) else count)
 
 
 def _steps(loop: _Loop, start: int) -> Iterator[int]:
@@ -191,7 +214,7 @@ class _Loop:
                 continue
             *first, last = whole[begun:]
             recorder.flow.times(last, self._times, made)
-            left = [_alike(recorder, last) for _ in range(self.count.node.hint - STEPS)]
+            left = [_alike(recorder, last) for _ in range(_number(self.count) - STEPS)]
             recorder.left_out.update({tensor.untyped_storage()._cdata: self.count for tensor in left})
             whole[begun:] = [*first, *left, last]
             recorder.parts[id(whole[begun])] = Parts(tuple(map(weakref.ref, whole[begun:])), self.count)

@@ -242,6 +242,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         self.parts: dict[int, Parts] = {}
         #: memory of parts of steps that did not run -> how many steps there are
         self.left_out: dict[int, Any] = {}
+        #: whether sizes are plain numbers, of which nothing is generalised
+        self.plain = False
         #: how many calls were answered by an alike sibling's result
         self.folded = 0
         #: call and list of layers that it runs -> orders of the first and the last of these
