@@ -305,6 +305,10 @@ class Alternative(Frozen):
         default=0.0,
         description="Of the pass: how far off the fits of the kernels that it changes are on average, before and after; a smaller share tells nothing.",
     )
+    other_backend: str = Field(
+        default="", description="Where these kernels gain nothing by it: the backend whose own were measured to gain most."
+    )
+    other_share: float = Field(default=0.0, description="Saved with that backend's, of the pass timed as its kernels before.")
     error: Mapping[str, float] = Field(
         default_factory=dict,
         description="Mean absolute error of its kernels' fits on unseen shapes, per cent, by class.",

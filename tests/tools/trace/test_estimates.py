@@ -575,6 +575,31 @@ def test_an_alternative_compares_like_with_like_and_names_what_was_not_measured(
             assert set(one.backends) == (used if one.basis == "calibrated" else set())
 
 
+def test_another_backend_is_told_where_its_kernels_gain_and_these_do_not(context: ToolContext) -> None:
+    config = {
+        **MIXTRAL,
+        "hidden_size": 2048,
+        "intermediate_size": 768,
+        "num_local_experts": 128,
+        "num_experts_per_tok": 4,
+    }
+    values = {"batch_size": 64, "cache_len": 64}
+    found = estimate(context, "mixtral", config=config, values=values)
+    told = [one for one in found.alternatives if one.other_backend]
+    assert told
+    assert all(one.share <= one.error_share < one.other_share for one in told)
+    for one in told:
+        kind, precision = one.name.split(" ")
+        if kind != "weights":
+            continue
+        alike = {"config": config, "values": values, "backend": one.other_backend}
+        before, after = (
+            estimate(context, "mixtral", **alike, **more) for more in ({}, {"precision": {"weights": precision}})
+        )
+        took = before.totals.calibrated_seconds or 0, after.totals.calibrated_seconds or 0
+        assert one.other_share == pytest.approx(1 - took[1] / took[0], abs=1e-3)
+
+
 def test_what_a_change_saves_is_told_of_one_backend_before_and_after(context: ToolContext) -> None:
     wide = {**SMALL, "hidden_size": 4096, "num_attention_heads": 32, "intermediate_size": 11008}
     found = estimate(context, config=wide)
@@ -614,6 +639,32 @@ def test_narrower_weights_save_what_their_bytes_take_where_memory_limits(
         after = max(before - saved, flops / held.peak(precision)[0])
         said = found.get(f"weights {precision}")
         assert (said.saved_seconds if said else 0.0) == pytest.approx(before - after, rel=1e-6, abs=1e-12)
+
+
+def test_projections_and_convolutions_outside_of_the_layers_stay_as_they_are(context: ToolContext) -> None:
+    """Of two towers with a convolution before one and a projection behind each: weights by transformers' own model."""
+    from transformers import CLIPConfig, CLIPModel
+
+    found = estimate(context, "clip", phase="prefill", config=None, values={"batch_size": 1})
+    with torch.device("meta"):
+        model = CLIPModel(CLIPConfig())
+    weights = sum(p.numel() for name, p in model.named_parameters() if p.ndim > 1 and ".layers." in name)
+    (fp8,) = [one for one in found.alternatives if one.name == "weights fp8"]
+    assert fp8.bound_share * found.totals.bound_seconds == pytest.approx(
+        weights / shipped()["h100_sxm"].bandwidth, rel=0.002
+    )
+
+
+def test_experts_alone_are_told_where_all_weights_were_not_measured_so(context: ToolContext) -> None:
+    """As checkpoints store them that leave attention as it is; what an estimate of both says of the experts' kernels."""
+    config = {**MIXTRAL, "hidden_size": 1024, "intermediate_size": 2048, "num_local_experts": 32}
+    values = {"batch_size": 32, "cache_len": 64}
+    now = estimate(context, "mixtral", config=config, values=values)
+    said = {one.name: one for one in now.alternatives}
+    assert {name for name in said if name.startswith("experts")} == {"experts int4", "experts mxfp4"}
+    then = estimate(context, "mixtral", config=config, values=values, precision={"weights": "mxfp4"})
+    took = [sum(row.calibrated_seconds or 0 for row in one.operators if row.kind == "experts") for one in (now, then)]
+    assert said["experts mxfp4"].saved_seconds == pytest.approx(took[0] - took[1])
 
 
 @pytest.mark.parametrize("target", sampled(["llama4_text", "llama", "gpt2", "phi3"]))

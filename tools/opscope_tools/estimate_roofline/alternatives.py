@@ -13,7 +13,7 @@ from opscope_schemas.estimates import Alternative
 
 from opscope_tools.estimate_roofline.kernels import Kernel
 from opscope_tools.estimate_roofline.times import Estimate, bound, class_of, errors, estimates
-from opscope_tools.hardware.calibration import Calibration
+from opscope_tools.hardware.calibration import BACKENDS, Calibration
 from opscope_tools.hardware.devices import Device
 from opscope_tools.hardware.forms import (
     BYTES,
@@ -51,7 +51,7 @@ def alternatives(
     backends differ in is no saving.
     """
     as_it_is = {backend: estimates(every, device, calibration, backend)}
-    found = []
+    found: list[Alternative] = []
     for name, changed in changes(every, vocabulary, cached=cached):
         after_it = estimates(changed, device, calibration, backend)
         whose = _backends(name.rpartition(" ")[2], after_it)
@@ -63,18 +63,46 @@ def alternatives(
         now, then = _sums(as_it_is[like]), _sums(after_it)
         known = not now.unmeasured and not then.unmeasured
         before, after = (now.calibrated, then.calibrated) if known else (now.bound, then.bound)
+        of_experts = name.startswith("experts")  # told beside all weights, where those alone were measured
+        if of_experts and (not known or _measured(found, name.replace("experts", "weights"))):
+            continue
         if before > after or now.bound > then.bound:
+            error_share = round(_off(as_it_is[like], after_it) / before, 4) if known else 0.0
+            other, saved = "", 0.0
+            if known and calibration is not None and 1 - after / before <= error_share:
+                other, saved = _elsewhere(every, changed, device, calibration, like)
             found.append(
                 Alternative(
                     name=name, seconds=after, saved_seconds=before - after, share=round(1 - after / before, 4),
                     basis="calibrated" if known else "bound", bound_share=round(1 - then.bound / now.bound, 4),
-                    error_share=round(_off(as_it_is[like], after_it) / before, 4) if known else 0.0,
+                    error_share=error_share, error=errors(after_it) if known else {}, other_backend=other, other_share=saved,
                     widened_to=_widened_to(name, device), backends=_backends(name.rpartition(" ")[2], after_it) if known else (),
-                    error=errors(after_it) if known else {},
                     unmeasured=tuple(dict.fromkeys((*now.unmeasured, *then.unmeasured))) if calibration is not None else (),
                 )
             )  # fmt: skip
     return tuple(sorted(found, key=lambda one: (one.basis == "bound", -one.saved_seconds)))
+
+
+def _measured(found: Iterable[Alternative], name: str) -> bool:
+    return any(one.name == name and one.basis == "calibrated" for one in found)
+
+
+def _elsewhere(
+    every: Sequence[Kernel], changed: Sequence[Kernel], device: Device, calibration: Calibration, like: str
+) -> tuple[str, float]:
+    """The other backend that gains most by a change, all kernels that it touches measured with it before and after, and its share
+    of the pass; empty where none gains more than its fits are off by."""
+    best, share = "", 0.0
+    for backend in (one for one in BACKENDS if one != like):
+        before, after = (estimates(kernels, device, calibration, backend) for kernels in (every, changed))
+        touched = [one for pair in zip(before, after, strict=True) if pair[0].kernel != pair[1].kernel for one in pair]
+        if any(one.measured is None or one.measured.by.backend != backend for one in touched):
+            continue
+        now, then = _sums(before).calibrated, _sums(after).calibrated
+        saved = 1 - then / now
+        if saved > max(share, _off(before, after) / now):
+            best, share = backend, round(saved, 4)
+    return best, share
 
 
 def _backends(precision: str, found: Sequence[Estimate]) -> tuple[str, ...]:
@@ -98,7 +126,7 @@ def _off_by(one: Estimate) -> float:
 def _widened_to(name: str, device: Device) -> str:
     """The precision in which products of such weights run on a device without units for them; empty: it has them."""
     kind, _, precision = name.partition(" ")
-    units = device.peak(precision)[1] if kind == "weights" else ""
+    units = device.peak(precision)[1] if kind in ("weights", "experts") else ""
     return units if units in _WIDE else ""
 
 
@@ -122,11 +150,22 @@ def _sums(found: Sequence[Estimate]) -> _Sums:
 
 
 def changes(every: Sequence[Kernel], vocabulary: float, *, cached: bool) -> Iterable[tuple[str, list[Kernel]]]:
-    """Each alternative's name and the kernels with it; `vocabulary`: the head's width on a rank, which stays as it is."""
-    plain = [k for k in every if k.form in (PRODUCT, EXPERTS) and k.precision == "bf16"]
-    if plain:
+    """Each alternative's name and the kernels with it; `vocabulary`: the head's width on a rank, which stays as it is, and so does
+    what stands outside of layers that repeat, where the model has such."""
+    repeats = any("*" in k.module for k in every)
+    held = [k.form in (PRODUCT, EXPERTS) and k.precision == "bf16" and ("*" in k.module or not repeats) for k in every]
+    if any(held):
         for precision in _WEIGHTS:
-            yield f"weights {precision}", [_narrower(k, precision, vocabulary) for k in every]
+            yield (
+                f"weights {precision}",
+                [_narrower(k, precision, vocabulary) if one else k for k, one in zip(every, held, strict=True)],
+            )
+    if {k.form for k, one in zip(every, held, strict=True) if one} == {PRODUCT, EXPERTS}:
+        for precision in _WEIGHTS:
+            yield (
+                f"experts {precision}",
+                [_narrower(k, precision, vocabulary) if k.form is EXPERTS else k for k in every],
+            )
     if cached and any(_cached(k) for k in every):
         yield "cache fp8", [_with_cache(k) if _cached(k) else k for k in every]
 
@@ -134,8 +173,7 @@ def changes(every: Sequence[Kernel], vocabulary: float, *, cached: bool) -> Iter
 def _narrower(kernel: Kernel, precision: str, vocabulary: float) -> Kernel:
     """The head stays as it is, as checkpoints leave it, and so do products without weights."""
     sizes = kernel.sizes
-    if sizes is None or kernel.precision != "bf16" or kernel.form not in (PRODUCT, EXPERTS):
-        return kernel
+    assert sizes is not None
     if kernel.form is EXPERTS:
         then = {**sizes, "weight_bytes": BYTES[precision]}
         weights = max(0.0, kernel.moved - EXPERTS.work({**sizes, "weight_bytes": 0.0})[1])

@@ -83,7 +83,10 @@ def _measured(what: str, key: str, found: RooflineResult, quotes: Quotes) -> str
         )
     ]
     if longer:
-        told = [f"{one.name} ({percent(one, bound=False)}{_by(one, asked)})" for one in longer]
+        told = [
+            f"{one.name} ({percent(one, bound=False)}{_by(one, asked)}{_other(one, f'{key}.{one.name}', quotes)})"
+            for one in longer
+        ]
         groups.append(f"longer with {', '.join(told)}")
     if alike:
         groups.append(
@@ -102,6 +105,9 @@ def _of_pass(phase: str, facts: ImplementationFacts, quotes: Quotes) -> Iterator
     def of_bound(one: Alternative) -> str:
         return f"{quotes.decimal(f'{phase}.saved.{one.name}.bound', 100 * one.bound_share, 0)} %"
 
+    def other(one: Alternative) -> str:
+        return _other(one, f"{phase}.saved.{one.name}", quotes)
+
     if launches(totals := found.totals):
         explains = 100 * totals.bound_seconds / (totals.calibrated_seconds or 1)
         share = quotes.decimal(f"{phase}.time{'.held' * bool(facts.held)}.bound_share", explains, 0)
@@ -117,25 +123,27 @@ def _of_pass(phase: str, facts: ImplementationFacts, quotes: Quotes) -> Iterator
         told = [f"{one.name} {of_bound(one)}" for one in others[:_BOUNDS]]
         yield f"Of {'its bound' if shorter else f'the bound of {STEPS[phase]}'} alone, as {_unmeasured(others[:_BOUNDS])}: {', '.join(told)}."
     if alike:
-        told = [f"{one.name} ({of_bound(one)} of its bound{_by(one, asked)})" for one in alike]
+        told = [f"{one.name} ({of_bound(one)} of its bound{_by(one, asked)}{other(one)})" for one in alike]
         yield f"As measured, too little at these sizes to tell by fits: {', '.join(told)}."
     if longer:
         told = [
-            f"{one.name} ({quotes.decimal(f'{phase}.saved.{one.name}.longer', -100 * one.share, 0)} % longer, though its bound is {of_bound(one)} shorter{_by(one, asked)})"
+            f"{one.name} ({quotes.decimal(f'{phase}.saved.{one.name}.longer', -100 * one.share, 0)} % longer, though its bound is {of_bound(one)} shorter{_by(one, asked)}{other(one)})"
             for one in sorted(longer, key=lambda one: one.share)
         ]
-        yield f"As measured, it takes longer at these sizes with {', '.join(told)}: that is of these kernels, and others of the format may take less."
+        yield f"As measured, it takes longer at these sizes with {', '.join(told)}: that is of these kernels{'' if any(one.other_backend for one in longer) else ', and others of the format may take less'}."
 
 
 def _left_out(told: Sequence[Alternative]) -> Iterator[str]:
     """What figures of narrower weights leave out."""
-    if not any(one.name.startswith("weights ") for one in told):
+    if not any(one.name.startswith(("weights ", "experts ")) for one in told):
         return
     yield (
         "Weights are those of the layers' products: what stands outside of the layers (embeddings, a head) stays as it is, and no bound has "
         "kernels that quantise activations, while measured times of fp8 products do."
     )
-    if names := dict.fromkeys(one.name.removeprefix("weights ") for one in told if one.widened_to):
+    if any(one.name.startswith("experts ") for one in told):
+        yield "What is said of experts changes theirs alone, and leaves other products as they are."
+    if names := dict.fromkeys(one.name.rpartition(" ")[2] for one in told if one.widened_to):
         wide = next(one.widened_to for one in told if one.widened_to)
         yield f"This device has no units for {', '.join(names)}: such products run in {wide}, and the bound leaves out the work of widening."
 
@@ -153,12 +161,19 @@ def _by(one: Alternative, asked: str) -> str:
     return f"; kernels of {' and '.join(one.backends)}"
 
 
+def _other(one: Alternative, key: str, quotes: Quotes) -> str:
+    """What another backend's kernels gain where these gain nothing."""
+    if not one.other_backend:
+        return ""
+    return f"; with {one.other_backend}'s before and after {quotes.decimal(f'{key}.other', 100 * one.other_share, 0)} % shorter"
+
+
 def _of_others(found: Sequence[RooflineResult]) -> Iterator[str]:
     """What savings of other backends' kernels compare, and why not those of the one that passes are timed as."""
     names: dict[tuple[str, str, bool], dict[str, None]] = {}
     for asked, one in ((_backend(each), one) for each in found for one in _worth(each)):
         if asked and len(one.backends) == 1 and asked not in one.backends and one.basis == "calibrated":
-            narrow = one.name.removeprefix("weights ")
+            narrow = one.name.rpartition(" ")[2]
             names.setdefault((asked, one.backends[0], (asked, narrow) in HOST_BOUND), {})[one.name] = None
     for (asked, other, host), told in names.items():
         why = f"measurements of {asked}'s hold the host's own time" if host else f"there is no fit of {asked}'s"
