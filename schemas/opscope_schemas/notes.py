@@ -5,9 +5,7 @@ from __future__ import annotations
 __all__ = ["OWN_TRACE", "SECOND_TRACE", "UNPADDED", "of_its_point"]
 
 #: of a document that is not the general one; stands behind the reason
-OWN_TRACE = (
-    "these figures are of a trace of its own at these very values, whose formulas hold under its own conditions."
-)
+OWN_TRACE = "these figures and formulas are of a trace at these very values, and hold under its own conditions."
 #: where a trace on plain numbers has the totals of the general formulas
 SECOND_TRACE = "A second trace, on plain numbers and layer by layer, gave the same figures."
 #: of a model that takes a mask for padded sequences, which none was given

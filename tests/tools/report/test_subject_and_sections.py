@@ -359,7 +359,7 @@ def test_a_tensor_of_another_dtype_has_its_own_width() -> None:
 @pytest.mark.parametrize(
     "note",
     [
-        f"prefill: The general formulas hold where {{seq_len}} != 1, which is not so at these values: {OWN_TRACE}",
+        f"prefill: The formulas of a trace for any sizes, not shown here, hold where {{seq_len}} != 1, which is not so at these values: {OWN_TRACE}",
         f"prefill: {SECOND_TRACE}",
     ],
 )

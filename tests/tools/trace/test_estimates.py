@@ -592,10 +592,10 @@ def test_another_backend_is_told_where_its_kernels_gain_and_these_do_not(context
         kind, precision = one.name.split(" ")
         if kind != "weights":
             continue
-        alike = {"config": config, "values": values, "backend": one.other_backend}
-        before, after = (
-            estimate(context, "mixtral", **alike, **more) for more in ({}, {"precision": {"weights": precision}})
-        )
+        alike: dict[str, Any] = {"config": config, "values": values, "backend": one.other_backend}
+        narrow = {"precision": {"weights": precision}}
+        before = estimate(context, "mixtral", **alike)
+        after = estimate(context, "mixtral", **alike, **narrow)
         took = before.totals.calibrated_seconds or 0, after.totals.calibrated_seconds or 0
         assert one.other_share == pytest.approx(1 - took[1] / took[0], abs=1e-3)
 

@@ -234,10 +234,9 @@ def _growth(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) 
             curve, of = _polynomial(texts, name, values), "its bytes"
         elif document.phase == "prefill":
             whose = "decoder's " if any(one.name.startswith("decoder_") for one in document.model_inputs) else ""
-            hidden = ", pairs that a mask hides included," * (document.totals.causal_saving != "0")
             name, what = (
                 "seq_len",
-                f"In prefill what grows with the square of the {whose}new tokens{hidden}",
+                f"In prefill what grows with the square of the {whose}new tokens, pairs that a mask hides included,",
             )
             curve, of = _polynomial([k.flops for k in calls], name, values), "its FLOPs"
         else:

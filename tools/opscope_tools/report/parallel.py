@@ -261,8 +261,17 @@ def parallelism_lines(split: Split) -> list[str]:
             reach = _reach(split) if strategy.kind == "tensor" else ""
             lines.append(f"{title} {said}; {'; '.join(_said(place) for place in strategy.places)}.{reach}")
         else:
-            lines.append(f"{title} None declared: {strategy.searched}.")
+            none = (
+                "None, as the model has no experts"
+                if strategy.kind == "expert" and not _has_experts(split)
+                else "None declared"
+            )
+            lines.append(f"{title} {none}: {strategy.searched}.")
     return lines
+
+
+def _has_experts(split: Split) -> bool:
+    return any("expert" in variable.name for variable in split.document.variables)
 
 
 def _alone(split: Split, kind: str, strategy: Strategy) -> str:

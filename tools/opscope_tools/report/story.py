@@ -206,16 +206,22 @@ def _cost(facts: ImplementationFacts, document: ModelAnalysis, quotes: Quotes) -
         f"{facts.called(document, quotes)}{_one_position(document, values)} takes {quotes.said(f'{phase}.flops', figures.flops)}, "
         f"{f'nearly all of it in matrix products ({products})' if nearly else f'of which {products} are matrix products'}, and moves "
         f"{quotes.said(f'{phase}.bytes', figures.bytes)} as eager execution does, in {quotes(f'{phase}.operators', ran)} {things(ran, 'operator')}: "
-        f"{quotes.decimal(f'{phase}.intensity', figures.intensity)} FLOPs per byte.{_above_diagonal(document, values, quotes)}{_at_once(document, values)}{_steps(document, values, quotes)}"
+        f"{quotes.decimal(f'{phase}.intensity', figures.intensity)} FLOPs per byte.{_above_diagonal(document, values, quotes)}{_at_once(document, values, quotes)}{_steps(document, values, quotes)}"
     )
 
 
-def _at_once(document: ModelAnalysis, values: Mapping[str, Rational]) -> str:
-    """What a prefill of a decoder is whose prompt an encoder reads."""
+def _at_once(document: ModelAnalysis, values: Mapping[str, Rational], quotes: Quotes) -> str:
+    """What a prefill of a decoder is whose prompt an encoder reads, and what of it is left where generation begins."""
     encoded = any(variable.name == "encoder_seq_len" for variable in document.variables)
     both = document.phase == "prefill" and encoded and values.get("seq_len", 1) > 1
+    if not both:
+        return ""
+    texts = [k.flops for _, k in leaves(document) if "seq_len" not in variables(k.flops)]
+    once = sum(evaluate(text, values) for text in texts)
+    flops = quotes.said(f"{document.phase}.of_encoder.flops", once)
     return (
-        " The decoder is given all its tokens at once, as scoring does it; generation begins with one." if both else ""
+        " The decoder is given all its tokens at once, as scoring does it; generation begins with one of them, and with the same "
+        f"{flops} in the encoder and in keys and values of what it gives, on which the decoder's tokens have no bearing."
     )
 
 
@@ -482,6 +488,11 @@ def _room(phase: str, key: str, use: MemoryUse, facts: ImplementationFacts, quot
 
 
 def _turns(facts: ImplementationFacts, quotes: Quotes) -> Iterator[str]:
+    for phase, one in facts.served.items():
+        if phase != "decode" and (one.turning_batch or 1) > 1:
+            batch = quotes(f"{phase}.turning_batch", one.turning_batch or 1)
+            devices = f", on {_devices(facts, quotes)} devices," * bool(facts.held)
+            yield f"Of {STEPS[phase]} of such sequences computing limits most of the bound{devices} from a batch of {batch} on; below it, memory."
     found = facts.estimates.get("decode")
     if found is None:
         return

@@ -42,7 +42,7 @@ _KEPT = 32
 #: the size of which decode steps are served in any number
 _BATCH = "batch_size"
 #: conditions of a document at values that do not meet them
-_ELSEWHERE = "The general formulas hold where {}, which is not so at these values"
+_ELSEWHERE = "The formulas of a trace for any sizes, not shown here, hold where {}, which is not so at these values"
 #: seconds between two looks at whether a caller that waits has given up
 _POLL_SECONDS = 0.05
 #: what the worker says of a configuration: its whole numbers by name
