@@ -85,7 +85,7 @@ class PartConfig:
     said = {line.split(" ")[0].strip("*").lower(): line for line in parallelism_lines(split)}
     at = f"`{toy.CONFIG_FILE}:{config.read_text().splitlines().index('class PartConfig:') + 2}`"
     assert f"`base_model_tp_plan` ({at}) declares it for 2 entries, of which 1 is of this pass" in said["tensor"]
-    assert "None declared" in said["expert"]
+    assert "None, as the model has no experts: " in said["expert"]
     assert any("`layers.*.attention.qkv_proj` split as `colwise`" in row[0] for row in communication_rows(split))
 
 

@@ -593,7 +593,7 @@ def test_another_backend_is_told_where_its_kernels_gain_and_these_do_not(context
         if kind != "weights":
             continue
         alike: dict[str, Any] = {"config": config, "values": values, "backend": one.other_backend}
-        narrow = {"precision": {"weights": precision}}
+        narrow: dict[str, Any] = {"precision": {"weights": precision}}
         before = estimate(context, "mixtral", **alike)
         after = estimate(context, "mixtral", **alike, **narrow)
         took = before.totals.calibrated_seconds or 0, after.totals.calibrated_seconds or 0

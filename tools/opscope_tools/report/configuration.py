@@ -496,9 +496,16 @@ def _described(
         rest += _differing(parameter, traced) if traced is not parameter else []
     if parameter.reads is not None:
         count = parameter.reads.count
-        places = f"read in {count} {things(count, 'place')}{_of_idle(facts, parameter.reads)}{_put_aside(facts, parameter.reads)}"
+        which = "of this or another part, " * _of_several(facts, parameter.name)
+        places = f"{which}read in {count} {things(count, 'place')}{_of_idle(facts, parameter.reads)}{_put_aside(facts, parameter.reads)}"
         rest.append(places if count else _read_by(facts, own, parameter) or _NOWHERE)
     return value, "; ".join([*([words] if words else []), where, *rest])
+
+
+def _of_several(facts: ImplementationFacts, name: str) -> bool:
+    """Whether several of the configurations have a field of that name, which the lines that read it do not tell apart."""
+    every = facts.settings.configurations if facts.settings is not None else ()
+    return sum(any(one.name == name for one in own.hyperparameters) for own in every) > 1
 
 
 def _put_aside(facts: ImplementationFacts, reads: Reads) -> str:
