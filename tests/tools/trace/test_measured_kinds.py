@@ -1,16 +1,22 @@
-"""What kind of measured kernel each part of a pass is like, its sizes against the configuration's own: attention in a window, linear
-attention, and products whose bias comes first."""
+"""What kind of measured kernel each part of a pass is like, its sizes against the configuration's own: attention in a window and in both
+directions, linear attention, and products whose bias comes first."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import pytest
 from opscope_schemas.estimates import Parallel
 from opscope_tools.estimate_roofline.alternatives import changes
 from opscope_tools.estimate_roofline.kernels import Kernel
+from opscope_tools.estimate_roofline.times import estimates
 from opscope_tools.estimate_roofline.tool import RooflineArguments, estimate_roofline, model_of, timing_of
+from opscope_tools.hardware.calibration import calibration_of
+from opscope_tools.hardware.devices import shipped
+from opscope_tools.hardware.forms import FORMS
 from opscope_tools.running.tool import ToolContext
+from sampled import sampled
 
 H, N, K, D, WINDOW, LAYERS = 64, 8, 2, 16, 24, 4
 SINKS = {"hidden_size": H, "intermediate_size": 32, "num_hidden_layers": LAYERS, "num_attention_heads": N, "num_key_value_heads": K,
@@ -163,3 +169,40 @@ def test_no_kernel_holds_a_part_of_a_layer_of_experts_that_is_measured_whole(
     for below in of.layers.values():
         kinds = {frozenset(calls[order] in below for order in part.orders) for part in of.parts}
         assert kinds == {frozenset([True]), frozenset([False])}
+
+
+@pytest.mark.parametrize(("target", "towers"), sampled([("clip", {"vision_model": "encoder", "text_model": "prefill"}), ("t5", {"encoder": "encoder", "decoder": "prefill"}), ("vit", {"layers": "encoder"})], 2))  # fmt: skip
+@pytest.mark.parametrize("hardware", ["h100_sxm", "a100_sxm"])
+def test_attention_in_both_directions_is_timed_as_such(
+    target: str, towers: dict[str, str], hardware: str, context: ToolContext
+) -> None:
+    """On a device that has no table of it, as a causal kernel with as many pairs."""
+    asked = RooflineArguments(target=target, hardware=hardware, phase="prefill", values={"batch_size": 2})
+    found = estimate_roofline(asked, context)
+    told = {
+        row.module.partition(".")[0]: row
+        for row in found.operators
+        if row.operation == "sdpa" and "Enc" not in row.module
+    }
+    assert told.keys() == towers.keys()
+    for tower, row in told.items():
+        kind = towers[tower] if hardware == "h100_sxm" else "prefill"
+        assert row.measured_as.startswith(f"{kind} attention"), tower
+        assert row.calibrated_seconds is not None
+    assert found.totals.calibrated_seconds is not None
+
+
+def test_a_causal_kernel_that_stands_for_one_in_both_directions_has_as_many_pairs() -> None:
+    held, device = calibration_of("a100_sxm"), shipped()["a100_sxm"]
+    sizes = {"b": 4.0, "h": 16.0, "kv": 16.0, "d": 64.0, "new": 1024.0, "context": 1024.0, "cache_bytes": 2.0}
+    kernel = Kernel(
+        "sdpa", "", "", 1, 1, 0.0, 4 * 4 * 16 * 64 * 1024.0**2, 0.0, form=FORMS["encoder_attention"], sizes=sizes
+    )
+    (one,) = estimates([kernel], device, held, "vllm")
+    pairs = 1024.0 * 2**0.5
+    causal = {**sizes, "new": pairs, "context": pairs}
+    assert FORMS["prefill_attention"].work(causal)[0] == pytest.approx(kernel.matmul_flops, rel=1e-3)
+    (other,) = estimates([replace(kernel, form=FORMS["prefill_attention"], sizes=causal)], device, held, "vllm")
+    assert one.measured is not None
+    assert other.measured is not None
+    assert one.measured.seconds == pytest.approx(other.measured.seconds)
