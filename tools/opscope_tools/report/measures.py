@@ -59,7 +59,7 @@ def unit_of(key: str) -> Unit:
     """What the number of a fact counts; empty where its key does not say."""
     parts = key.split(".")
     if "time" in parts[1:2]:
-        own = {"bytes": "bytes", "tokens_per_second": "tokens/s"}
+        own = {"bytes": "bytes", "tokens_per_second": "tokens/s", "kernels": "things"}
         clock = ("bound", "calibrated", "low", "high")
         return own.get(parts[-1], "seconds" if parts[-1] in clock else "%")
     if "saved" in parts[1:2] or "largest" in parts[-2:-1]:

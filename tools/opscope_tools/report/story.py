@@ -301,8 +301,10 @@ def _time(facts: ImplementationFacts, phase: str, quotes: Quotes | None) -> str:
         if started is not None:
             explains, starts = 100 * totals.bound_seconds / totals.calibrated_seconds, 100 * started
             at_least += f", and explains {percent('bound_share', explains)} % of that: the fixed time of its kernels, as measured ones have it, takes {percent('launch_share', starts)} %"
+        kernels = sum(row.count for row in found.operators)
+        ran = whole("kernels", kernels)
         text = (
-            f"{step} {said('calibrated', totals.calibrated_seconds)} (the sum of its kernels, none waiting for the host; {spread})"
+            f"{step} {said('calibrated', totals.calibrated_seconds)} (the sum of its {ran} {things(kernels, 'kernel')}, none waiting for the host; {spread})"
             f"{per_second}; {at_least}"
         )
     return f"{text}{_dominant(of, found, quotes)}."
