@@ -19,9 +19,10 @@ import report_toy as toy
 import transformers
 from opscope_prompts.templates import render_template
 from opscope_schemas.analysis import CallSite
+from opscope_schemas.dataflow import PeakPoint
 from opscope_schemas.errors import UnknownNameError, ValuesError
 from opscope_schemas.formula import evaluate
-from opscope_schemas.units import amount
+from opscope_schemas.units import amount, plain_bytes
 from opscope_tools.report.checks_source import pointer_problems
 from opscope_tools.report.components import _pseudocode
 from opscope_tools.report.facts import ImplementationFacts, bind, role_of
@@ -390,6 +391,25 @@ def test_a_pass_that_does_not_fit_takes_no_time_there(facts: ImplementationFacts
     text = toy.rendered_with(replace(facts, estimates={phase: small}), {}).text
     assert "is modelled to take, had it the memory," in text
     assert "does not fit" in text
+
+
+@pytest.mark.parametrize(("peak", "said"), [("8 * {seq_len}**2", 8 * 200_000**2), ("100 * {seq_len}", None)])
+def test_a_length_that_the_pass_does_not_bear_run_eagerly_says_so(
+    facts: ImplementationFacts, peak: str, said: int | None
+) -> None:
+    """What engines hold of a long prefill, scores stored nowhere, is not what its source does."""
+    found = next(iter(facts.estimates.values())).model_copy(update={"phase": "prefill"})
+    memory = found.memory.model_copy(update={"fits": True, "longest_context": 200_000, "usable_bytes": 77 * 10**9})
+    graph = facts.graphs[0].model_copy(update={"peaks": (PeakPoint(operator=2, bytes=peak, tensors=()),)})
+    changed = replace(
+        facts,
+        graphs=(graph, *facts.graphs[1:]),
+        estimates={"prefill": found.model_copy(update={"memory": memory})},
+    )
+    text = toy.unmarked(toy.rendered_with(changed, {}).text)
+    assert "or contexts of 200,000 tokens" in text
+    told = f"(run eagerly, as its source is, activations alone would take {plain_bytes(said or 0)} at that length)"
+    assert (told in text) == (said is not None)
 
 
 def test_what_barely_fits_is_said_to_and_what_cannot_be_cached_beside_the_weights_too(

@@ -39,7 +39,7 @@ _UNITS: tuple[tuple[str, Unit], ...] = (
     (r"intensity|ridge", "FLOPs per byte"),
     (r"tokens_per_second", "tokens/s"),
     (r"over_floor", "times"),
-    (r"bytes|floor|weights|cache|inputs|activations|usable|spare|cache_per_token|\w+_bytes\w*", "bytes"),
+    (r"bytes|floor|weights|cache|inputs|activations|eager_activations|usable|spare|cache_per_token|\w+_bytes\w*", "bytes"),
     (r"share_of_\w+|growing_share", "%"),
     (r"time", "seconds"),
     (r"parameters|active", "parameters"),

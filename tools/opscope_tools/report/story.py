@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from opscope_schemas.analysis import Kernel, ModelAnalysis, ModuleNode
 from opscope_schemas.estimates import UNLIKE, MemoryUse, OperatorTime, RooflineResult, launches
-from opscope_schemas.formula import Rational, evaluate, variables
+from opscope_schemas.formula import Rational, evaluate, holds, variables
 from opscope_schemas.units import plain_bytes, seconds, things
 
 from opscope_tools.report import scan
@@ -484,9 +484,25 @@ def _room(phase: str, key: str, use: MemoryUse, facts: ImplementationFacts, quot
         together = (use.largest_batch or 0) * at.get("seq_len", 0) / at.get("batch_size", 1)
         if phase == "prefill" and use.longest_context < _STEEP * together:
             room += " (fewer than these sequences hold together: masks and what else the pass keeps grow faster than the length)"
+        if eager := _eagerly(phase, use.longest_context, facts):
+            many = quotes.said(f"{key}.eager_activations", eager)
+            room += f" (run eagerly, as its source is, activations alone would take {many} at that length)"
         if facts.limit is not None and use.longest_context > facts.limit:
             room += f", more than the {quotes('positions', facts.limit)} positions that the configuration states"
     return room
+
+
+def _eagerly(phase: str, tokens: int, facts: ImplementationFacts) -> int:
+    """What a pass run eagerly holds at least where so many tokens are new, if that is more than a device of the report has; 0 where it
+    is not, or no formula tells."""
+    document, graph = next(pair for pair in zip(facts.documents, facts.graphs, strict=True) if pair[0].phase == phase)
+    point, name = facts.point(document), "seq_len"
+    there = {**point, name: tokens}
+    asked = [c for c in document.conditions if variables(c) <= point.keys() and holds(c, point)]
+    if phase == "decode" or not all(holds(c, there) for c in asked):
+        return 0
+    eager = max((evaluate(one.bytes, there) for one in graph.peaks if variables(one.bytes) <= there.keys()), default=0)
+    return eager if eager > facts.estimates[phase].memory.usable_bytes else 0
 
 
 def _turns(facts: ImplementationFacts, quotes: Quotes) -> Iterator[str]:
