@@ -480,16 +480,16 @@ def test_kernels_that_no_table_has_are_not_said_to_be_measured(facts: Implementa
     norm = product.model_copy(update={"kind": "norms", "measured_as": "launch and bandwidth of vllm products"})
     huge = product.model_copy(update={"outside": ("window",)})
     for rows, said in (
-        ((product,), " Matrix products are timed as kernels like them were measured."),
-        ((huge,), " measured; some kernels of matrix products lie outside of the sizes that were measured (in the window), and are less certain."),
-        ((norm, product), " Matrix products are timed as kernels like them were measured; norms, of which there are no measurements, by their bytes"),
+        ((product,), " Matrix products are timed as kernels like them (of vllm) were measured."),
+        ((huge,), " measured; in decode some kernels of matrix products (vllm's) lie outside of the sizes that were measured (in the window), and are less certain."),
+        ((norm, product), " Matrix products are timed as kernels like them (of vllm) were measured; norms, of which there are no measurements, by their bytes"),
         ((norm,), " Norms, of which there are no measurements, by their bytes"),
     ):  # fmt: skip
         told = replace(facts, estimates={"decode": found.model_copy(update={"operators": rows})})
         text = toy.unmarked(toy.rendered_with(told, {}).text)
         assert said in text
         assert list(pointer_problems(Page(text), facts.reader)) == []
-        assert ("like them were measured" in text) == (rows != (norm,))
+        assert ("like them (of vllm) were measured" in text) == (rows != (norm,))
 
 
 def test_the_story_holds_the_facts_of_the_estimate_and_no_others(facts: ImplementationFacts) -> None:

@@ -139,12 +139,14 @@ def _prefill(p: Sequence[float], x: Sizes, rates: Rates) -> float:
     return launch + sequence * x["b"] + _either(flops / (rates.peak * compute), moved / (rates.bandwidth * memory))
 
 
+#: heads of one sequence are dealt out better than sequences of few heads
 PREFILL_ATTENTION = Form(
     "prefill_attention", ("b", "h", "kv", "d", "new", "cache_bytes"), ("launch", "sequence", "compute", "memory"),
     (1e-5, 3e-8, 0.6, 0.8),
     (Axis("new tokens", (1, 16, 64, 128, 256, 512, 1024, 4096, 16384)),
-     Axis("sequences times heads", (1, 8, 32, 128, 512, 4096, 32768)), Axis("query heads to a key/value head", (1, 16))),
-    _prefill_work, _prefill, lambda x: (x["new"], x["b"] * x["h"], x["h"] / x["kv"]),
+     Axis("sequences times heads", (1, 8, 32, 128, 512, 4096, 32768)), Axis("query heads to a key/value head", (1, 16)),
+     Axis("query heads", (1, 8, 32))),
+    _prefill_work, _prefill, lambda x: (x["new"], x["b"] * x["h"], x["h"] / x["kv"], x["h"]),
 )  # fmt: skip
 
 
@@ -207,7 +209,7 @@ WINDOW_DECODE = replace(
 )  # fmt: skip
 WINDOW_PREFILL = replace(
     PREFILL_ATTENTION, name="window_prefill_attention", sizes=(*PREFILL_ATTENTION.sizes, "window"), work=_window_prefill_work,
-    base=_window_prefill,
+    base=_window_prefill, axes=PREFILL_ATTENTION.axes[:3], features=lambda x: PREFILL_ATTENTION.features(x)[:3],
 )  # fmt: skip
 
 

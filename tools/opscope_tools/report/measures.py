@@ -60,7 +60,7 @@ def unit_of(key: str) -> Unit:
     parts = key.split(".")
     if "time" in parts[1:2]:
         own = {"bytes": "bytes", "tokens_per_second": "tokens/s", "kernels": "things"}
-        clock = ("bound", "calibrated", "low", "high")
+        clock = ("bound", "calibrated", "low", "high", "encoder")
         return own.get(parts[-1], "seconds" if parts[-1] in clock else "%")
     if "saved" in parts[1:2] or "largest" in parts[-2:-1]:
         return "%"

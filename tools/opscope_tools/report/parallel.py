@@ -85,6 +85,7 @@ _WEIGHTS = "all_gather of its weights, before it runs; in every pass, but where 
 #: the style of what is kept so, and what transformers puts into one group with the head where these two alone have it
 _KEPT, _NORM = "keep_full_weight", re.compile(r"`(?:[\w.*]+\.)?norm`")
 #: what PyTorch's `fully_shard` does by default with the module that holds all others
+_TIED = "gathered once where it is tied before the plan is applied, else as often as modules hold it"
 _ROOT = "which a rank then keeps whole, as `fully_shard` does by default with a root"
 #: as many modules of a plan are named, of more their number is
 _NAMED = 1
@@ -366,14 +367,14 @@ def _as_wrapped(split: Split, gathered: Sequence[_Gathered]) -> Iterator[Communi
             others = [other.what.partition(" split as ")[0] for other in shared[1:]]
             name, last = row.what.partition(" split as ")[0], shared[-1]
             what = f"{name} split as {last.what.partition(' split as ')[2]}"
-            note = f"one weight with {', '.join(others)}, gathered once" if others else ""
+            note = f"one weight with {', '.join(others)}: {_TIED}" if others else ""
             kept += nodes
             rows.append(
                 (nodes, row.model_copy(update={"what": what, "file": last.file, "line": last.line, "note": note}))
             )
     yield from _in_one_group(split, rows)
     left = [row.what.partition(" split as ")[0] for row in shared] if len(shared) == 1 and len(tied) == 2 else []
-    beside = "".join(f", with {name}, one weight with a module of no entry" for name in left)
+    beside = "".join(f", with {name}, one weight with a module of no entry, {_TIED}" for name in left)
     rest = split.tree.parameters - _within(split.tree.tree, kept)
     lines = enumerate(split.reader.lines(_WRAPS[0]) or (), 1)
     wraps = next((line for line, text in lines if _WRAPS[1] in text), 0)

@@ -44,15 +44,17 @@ def has_wide(facts: ImplementationFacts) -> bool:
 
 def memory_graph(facts: ImplementationFacts) -> Graph:
     """What crosses the border of device memory in one pass; inside a kernel only what the tiling of a named one says."""
-    lines = []
+    lines, kept = [], list[str]()
     for document in facts.documents:
         figures, floor = facts.totals(document), facts.floor_bytes(document)
         served = facts.served.get(document.phase)
-        fused = f", {plain_bytes(served.totals.bytes)} in all as engines run it" if served is not None else ""
+        fused = f"as engines run it {plain_bytes(served.totals.bytes)} in all, " if served is not None else ""
         lines.append(
-            f"{document.phase}: {plain_bytes(figures.read)} read, {plain_bytes(figures.write)} written{fused}, "
+            f"{document.phase}: {fused}run eagerly {plain_bytes(figures.read)} read and {plain_bytes(figures.write)} written, "
             f"floor {plain_bytes(floor)}"
         )
+        if served is not None and (less := figures.bytes - served.totals.bytes) > 0:
+            kept.append(f"{document.phase} {plain_bytes(less)}")
     tiles = [
         f"{kernel.name}: "
         + (", ".join(f"{t.name}={in_code('/'.join(t.values)) or '?'}" for t in kernel.tile) or "no tile constant")
@@ -62,13 +64,22 @@ def memory_graph(facts: ImplementationFacts) -> Graph:
         (
             Vertex("hbm", (f"Global memory (HBM): {'; '.join(lines)}",)),
             Vertex("sram", (f"Shared memory (SRAM): {'; '.join([*tiles, 'library kernels stage tiles of their own'])}",)),
-            Vertex("registers", ("Registers: what threads compute with; how many each has, a compiled kernel tells (`cuda_kernel_tiling`, `compile`)",)),
+            Vertex("registers", (f"Registers: {_handed_on(kept)}",)),
         ),
         (
             Edge("hbm", "sram", "load and store"),
             Edge("sram", "registers", "load"),
         ),
     )  # fmt: skip
+
+
+def _handed_on(kept: Sequence[str]) -> str:
+    """What fused kernels do not write and read again, of each pass."""
+    if not kept:
+        return "what a kernel computes with, until it is written"
+    return (
+        f"what fused kernels hand on here is neither written nor read again, of what moves eagerly: {', '.join(kept)}"
+    )
 
 
 def _figures(group: GroupTotal, values: dict[str, Rational]) -> Figures:

@@ -9,14 +9,14 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
-from opscope_schemas.analysis import Kernel, ModelAnalysis, ModuleNode
+from opscope_schemas.analysis import Kernel, ModelAnalysis, ModuleNode, TensorInfo
 from opscope_schemas.estimates import UNLIKE, MemoryUse, OperatorTime, RooflineResult, launches
 from opscope_schemas.formula import Rational, evaluate, holds, variables
 from opscope_schemas.units import plain_bytes, seconds, things
 
 from opscope_tools.report import scan
 from opscope_tools.report.changes import STEPS, saved, units
-from opscope_tools.report.facts import ImplementationFacts, leaves, short, told_hidden
+from opscope_tools.report.facts import ImplementationFacts, leaves, short, told_hidden, walk
 from opscope_tools.report.findings import repeated
 from opscope_tools.report.kinds import sliding_window, windowed
 from opscope_tools.report.overview import attention_kind, of_latents, parts_said
@@ -35,6 +35,8 @@ _BARELY = 0.08
 _ALIKE = 0.999
 #: of all FLOPs: where people say nearly all
 _NEARLY = 0.99
+#: of the longest of what limits a pass: what limits it nearly as long
+_NEAR = 0.9
 #: settings by which scores are kept in a range -> of what
 _CAPS = {"attn_logit_softcapping": "attention scores", "final_logit_softcapping": "logits"}
 #: sizes of measured kernels (hardware/forms.py), where a letter or a short name stands for them
@@ -226,10 +228,20 @@ def _at_once(document: ModelAnalysis, values: Mapping[str, Rational], quotes: Qu
 
 
 def _one_position(document: ModelAnalysis, values: Mapping[str, Rational]) -> str:
-    """That logits are of the last position alone, where there are others."""
+    """Of which positions logits are, where there are several."""
+    if values.get("seq_len", 1) <= 1 or document.phase != "prefill":
+        return ""
+    many = any("vocab_size" in variables(size) for out in _last(document) for size in out.shape)
     return (
-        " with logits of the last position alone" if document.logits == "last" and values.get("seq_len", 1) > 1 else ""
+        " with logits of the last position alone"
+        if document.logits == "last"
+        else " with logits of every position" * many
     )
+
+
+def _last(document: ModelAnalysis) -> Sequence[TensorInfo]:
+    """What the last kernel of a pass gives."""
+    return document.kernels[-1].outputs if document.kernels else ()
 
 
 def _above_diagonal(document: ModelAnalysis, values: Mapping[str, Rational], quotes: Quotes) -> str:
@@ -285,7 +297,7 @@ def _time(facts: ImplementationFacts, phase: str, quotes: Quotes | None) -> str:
     call = f"one call in {phase}" if facts.within else STEPS[phase]
     takes = "is modelled to take" if found.memory.fits else "is modelled to take, had it the memory,"
     step = f"{call.capitalize()} on {where} as engines run it {takes}"
-    bound = f"{said('bound', totals.bound_seconds)}, limited by {totals.limited_by}"
+    bound = f"{said('bound', totals.bound_seconds)}, limited by {_limited(found)}"
     at_least = f"the bound, each of its kernels at the peaks of the device, is {bound}"
     per_second = ""
     if totals.calibrated_seconds is None:
@@ -307,7 +319,48 @@ def _time(facts: ImplementationFacts, phase: str, quotes: Quotes | None) -> str:
             f"{step} {said('calibrated', totals.calibrated_seconds)} (the sum of its {ran} {things(kernels, 'kernel')}, none waiting for the host; {spread})"
             f"{per_second}; {at_least}"
         )
-    return f"{text}{_dominant(of, found, quotes)}."
+    encoder = _of_encoder(facts, phase, found)
+    share = f" Of it {said('encoder', encoder)} are the encoder's." if encoder else ""
+    return f"{text}{_dominant(of, found, quotes)}.{share}"
+
+
+def _of_encoder(facts: ImplementationFacts, phase: str, found: RooflineResult) -> float:
+    """Seconds of a pass of encoder and decoder that modules take on which the decoder's tokens have no bearing; 0 where it is of one."""
+    document = _document(facts, phase)
+    if facts.main is not document or not {"encoder_seq_len", "seq_len"} <= {one.name for one in document.variables}:
+        return 0.0
+    paths = [facts.path_of(kernel) for kernel in _encoding(document.kernels)]
+    rows = [row for row in found.operators if any(f"{row.module}.".startswith(f"{path}.") for path in paths)]
+    return sum(row.calibrated_seconds or row.bound_seconds for row in rows)
+
+
+def _encoding(kernels: Sequence[Kernel]) -> Iterator[Kernel]:
+    """The outermost calls that read what an encoder is given, and nothing as long as the decoder's tokens are."""
+    for kernel in kernels:
+        below = [kernel, *(one for _, _, one in walk(kernel.kernels or (), ""))]
+        sizes = {
+            name
+            for one in below
+            for tensor in (*one.inputs, *one.outputs)
+            for size in tensor.shape
+            for name in variables(size)
+        }
+        if kernel.kernels and "encoder_seq_len" in sizes and "seq_len" not in sizes:
+            yield kernel
+        else:
+            yield from _encoding(kernel.kernels or ())
+
+
+def _limited(found: RooflineResult) -> str:
+    """What the bound of most of a pass is, and what is nearly as much."""
+    spent: dict[str, float] = {}
+    for row in found.operators:
+        if row.limited_by is not None:
+            spent[row.limited_by] = spent.get(row.limited_by, 0.0) + row.bound_seconds
+    near = [
+        kind for kind, time in spent.items() if kind != found.totals.limited_by and time > _NEAR * max(spent.values())
+    ]
+    return f"{found.totals.limited_by}{''.join(f', and by {kind} nearly as long' for kind in near)}"
 
 
 def _devices(facts: ImplementationFacts, quotes: Quotes | None) -> str:
@@ -341,16 +394,20 @@ def _timed_as(facts: ImplementationFacts) -> str:
     alike = [row.kind for row in rows if not row.measured_as.startswith(UNLIKE)]
     parts = []
     if alike:
-        parts.append(f"{joined(dict.fromkeys(alike))} are timed as kernels like them were measured")
+        whose = joined(dict.fromkeys(row.measured_as.split(", ")[2] for row in rows if row.measured_as.count(", ") > 1))
+        parts.append(
+            f"{joined(dict.fromkeys(alike))} are timed as kernels like them{f' (of {whose})' * bool(whose)} were measured"
+        )
     if unlike:
         kinds = joined(dict.fromkeys(row.kind for row in unlike))
         parts.append(f"{kinds}, of which there are no measurements, by their bytes{_as_products(unlike, bandwidth)}")
-    if beyond := [row for row in rows if row.outside]:
-        kinds = joined(dict.fromkeys(row.kind for row in beyond))
-        sizes = joined(dict.fromkeys(_SIZES.get(name, name) for row in beyond for name in row.outside))
-        parts.append(
-            f"some kernels of {kinds} lie outside of the sizes that were measured (in {sizes}), and are less certain"
-        )
+    for phase, found in facts.served.items():
+        if beyond := [row for row in found.operators if row.outside]:
+            kinds = joined(dict.fromkeys(f"{row.kind} ({row.measured_as.split(', ')[2]}'s)" for row in beyond))
+            sizes = joined(dict.fromkeys(_SIZES.get(name, name) for row in beyond for name in row.outside))
+            parts.append(
+                f"in {phase} some kernels of {kinds} lie outside of the sizes that were measured (in {sizes}), and are less certain"
+            )
     text = "; ".join(parts)
     chosen = "; of what was not measured they are chosen" * bool(unlike)
     spread = f"{_added(facts, alike)} Ranges: from where every kernel is as fast as the fastest tenth of measured ones to where each is as slow as the slowest tenth{chosen}."

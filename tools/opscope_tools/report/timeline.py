@@ -31,7 +31,7 @@ LEGEND = (
     "runs. fixed: most of its time is the part of its fit that grows with none of its sizes, scaled by how kernels near it were measured against the fit (of what only moves data, of which there are no measurements: the launch of a measured product); else the roof that it is nearer "
     "to, memory (its bytes) or compute (its products), neither of them where that explains less than a quarter; such kernels have a fixed part too. A fused kernel is "
     "called by what it does, with the operators before and behind that it takes in (a residual add, a cast, the turn of a rotary embedding), and stands at the "
-    "module that issues most of them. An add at the end of a layer, which no kernel before it takes in, is a kernel of its own, though engines may take it into the norm of the next layer. What only moves data in one module, one after the other, is timed as one launch, with what one hands to the next written and read. What limits a kernel here may be another than what section 8.3 says of its operator: there operators run eagerly, one "
+    "module that issues most of them. An add that no kernel beside it takes in, as at the end of a layer or before a LayerNorm of one kernel, is a kernel of its own, though engines may join it with the norm behind it. What only moves data in one module, one after the other, is timed as one launch, with what one hands to the next written and read. What limits a kernel here may be another than what section 8.3 says of its operator: there operators run eagerly, one "
     "by one, and pairs of tokens that a window, or a mask handed as a tensor, hides from attention are counted too."
 )
 
