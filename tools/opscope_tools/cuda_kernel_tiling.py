@@ -7,14 +7,14 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatch
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 from opscope_cache.keys import digest, engine_version, of_document
 from opscope_cache.store import recall
 from opscope_schemas.common import Repository, ToolArguments
 from opscope_schemas.errors import SourceError, UnknownNameError
 from opscope_schemas.tiling import BoundValue, KernelTiling, Launch, TilingResult
-from pydantic import Field, TypeAdapter
+from pydantic import Field, TypeAdapter, field_validator
 
 from opscope_tools.running.tool import Tool, ToolContext
 
@@ -24,8 +24,12 @@ if TYPE_CHECKING:
     from opscope_tools.kernels import Arch, Inventory, KernelRef
 
 F = TypeVar("F", "BoundValue", "Launch")
+#: what a parameter may be given: a constant, or the name of a type
+Plain: TypeAlias = bool | int | float | str | None
 
 _LISTED = 60
+#: how Python, JSON and C++ write what is no number and no text
+_WORDS = {"True": True, "true": True, "False": False, "false": False, "None": None, "null": None}
 #: of each kernel: its operations, and its tile sizes by name
 _TRAITS = TypeAdapter(list[tuple[list[str], dict[str, list[str]]]])
 
@@ -43,7 +47,7 @@ class TilingArguments(ToolArguments):
         default=False,
         description="Compile, without a GPU; seconds for each kernel.",
     )
-    values: dict[str, bool | int | float | str | None] | None = Field(
+    values: dict[str, Plain] | None = Field(
         default=None,
         description='Types ("*fp16", "i32"), constexpr and template parameters; the rest is inferred.',
     )
@@ -71,6 +75,14 @@ class TilingArguments(ToolArguments):
     op: str | None = Field(default=None, description='With this operation: "tl.dot", "mma.sync", "cp.async".')
     tile: str | None = Field(default=None, description='With this tile: "BLOCK_M=64".')
     file: str | None = Field(default=None, description='Of these files: "*/ops/*.py".')
+
+    @field_validator("values")
+    @classmethod
+    def _as_meant(cls, values: dict[str, Plain] | None) -> dict[str, Plain] | None:
+        """Values with words of a programming language as what they stand for: the text `False` would hold in every test."""
+        return values and {
+            name: _WORDS.get(value, value) if isinstance(value, str) else value for name, value in values.items()
+        }
 
 
 def run(arguments: TilingArguments, context: ToolContext) -> TilingResult:
@@ -232,7 +244,7 @@ def _drawn(kernel: KernelTiling, how: str) -> KernelTiling:
     return kernel.model_copy(update={"diagram": (diagrams.svg if how == "svg" else diagrams.ascii)(kernel)})
 
 
-def _constants(arguments: TilingArguments) -> dict[str, bool | int | float | str | None]:
+def _constants(arguments: TilingArguments) -> dict[str, Plain]:
     """Constexpr values among `values`; the others are types."""
     from opscope_tools.kernels import is_type
 
