@@ -126,7 +126,7 @@ class Expressions(Operations):
             elif found.known and isinstance(found.constant, int | float):
                 return literal(-found.constant)
             number = None if found.number is None else negative(found.number)
-            return replace(found, number=number, constant=None, known=False, name="", roots=())
+            return replace(found, number=number, constant=None, known=False, name="", roots=(), product=False)
         return replace(found, number=None, data=False, known=False, name="", roots=())
 
     def choice(self, node: ast.IfExp) -> Value:
@@ -355,7 +355,7 @@ class Expressions(Operations):
         data = not whole and (a.data or b.data or (shape != () and any(isinstance(v.constant, float) for v in (a, b))))
         if a.block or b.block:
             return a if a.block else b
-        accumulates = isinstance(op, ast.Add) and (a.product or b.product)
+        accumulates = isinstance(op, ast.Add) and self.accumulates(a, b, node)
         sources = a.sources | b.sources
         if isinstance(op, ast.Div) or any(isinstance(v.constant, float) for v in (a, b)):
             self.of_floats(a, b)
@@ -365,9 +365,21 @@ class Expressions(Operations):
         number = computed(op, a.number, b.number) if scalar else None
         steps = combined(op, a, b, shape) if shape is not None else ()
         roots = a.roots + b.roots if isinstance(op, ast.Add) else a.roots if isinstance(op, ast.Sub) else ()
+        into = accumulates or (isinstance(op, ast.Mult) and (a.accumulator or b.accumulator))
         return Value(
-            shape, number, data, sources, tuple(dict.fromkeys(roots)), strides=steps, element=a.element or b.element
-        )
+            shape, number, data, sources, tuple(dict.fromkeys(roots)), strides=steps, element=a.element or b.element,
+            accumulator=into,
+        )  # fmt: skip
+
+    def accumulates(self, a: Value, b: Value, node: ast.AST) -> bool:
+        """Whether a sum is a product's own: onto what the sum is assigned to again, or onto an accumulator where it is written."""
+        sides = _sides(node)
+        for found, onto, written, other in ((a, b, *sides), (b, a, *sides[::-1])):
+            name, names = written.id if isinstance(written, ast.Name) else "", _names_in(other)
+            again = self.into in names and name not in names
+            if found.product and (again or (onto.accumulator and not name)):
+                return True
+        return False
 
     # calls -------------------------------------------------------------------------------------------------------
 
@@ -428,3 +440,19 @@ class Expressions(Operations):
                     if found:
                         return found
         return ""
+
+
+def _sides(node: ast.AST) -> tuple[ast.expr, ast.expr]:
+    """What a sum is written of: `a + b`, `a += b`, `add(a, b)`."""
+    match node:
+        case (
+            ast.BinOp(left=left, right=right)
+            | ast.AugAssign(target=left, value=right)
+            | ast.Call(args=[left, right, *_])
+        ):
+            return left, right
+    raise TypeError(node)
+
+
+def _names_in(node: ast.expr) -> set[str]:
+    return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}

@@ -357,7 +357,7 @@ class Gluon:
         kept = walk.path
         if (pred := op.given.get("pred")) is not None and op.name in _IN_PLACE:
             walk.path = (*kept, walk.step(pred, *walk.answer(pred, usual=True)))
-        made = walk.product(op.node, op.name, a, b)
+        made = walk.product(op.node, op.name, a, b, alone=False)
         walk.path = kept
         return Value() if op.name in _IN_PLACE else made
 

@@ -272,7 +272,7 @@ class Operations(ABC):
         integer = kind is not None and (".int" in ast.unparse(kind) or ".uint" in ast.unparse(kind))
         if op.name in {"zeros", "full"}:
             self.tile(op, shape)
-        return Value(shape, data=not integer)
+        return Value(shape, data=not integer, accumulator=True)
 
     op_zeros = op_full = op_zeros_like = op_full_like = _filled
 
@@ -381,10 +381,12 @@ class Operations(ABC):
         a, b = self.value(op.arguments[0]), self.value(op.arguments[1])
         for other in [*op.arguments[2:], *op.given.values()]:
             self.value(other)
-        return self.product(op.node, f"{self.prefix}.{op.name}", a, b)
+        onto = op.argument(2, "acc")
+        alone = onto is None or (isinstance(onto, ast.Constant) and onto.value is None)
+        return self.product(op.node, f"{self.prefix}.{op.name}", a, b, alone=alone)
 
-    def product(self, node: ast.AST, name: str, a: Value, b: Value) -> Value:
-        """A product of matrices put down, and its result."""
+    def product(self, node: ast.AST, name: str, a: Value, b: Value, *, alone: bool) -> Value:
+        """A product of matrices put down, and its result; `alone`: it is handed no accumulator."""
         if not a.shape or not b.shape or len(a.shape) < 2 or len(a.shape) != len(b.shape):
             self.lost(f"{name} of tiles of unknown shape", node, "flops", "matmul")
             return Value(None, data=True)
@@ -394,7 +396,7 @@ class Operations(ABC):
             Product, node, operation=name, flops=2 * self.log.counts.size((*shape, a.shape[-1])),
             operands=(a.loaded, b.loaded),
         )  # fmt: skip
-        return Value(shape, data=True, sources=a.sources | b.sources, product=True)
+        return Value(shape, data=True, sources=a.sources | b.sources, product=alone, accumulator=True)
 
     def op_dot_scaled(self, op: Operation) -> Value:
         """A product of packed operands: its FLOPs are not told."""
@@ -460,7 +462,7 @@ class Operations(ABC):
             )
             return replace(found, element=size or found.element, roots=found.roots or self.table(found))
         if any(re.search(r"\bu?int\d+$", kind) for kind in kinds):
-            return replace(found, data=False, loaded=-1, product=False)  # whole numbers from here on
+            return replace(found, data=False, loaded=-1, product=False, accumulator=False)  # whole numbers from here on
         floats = any("float" in kind for kind in kinds)
         return replace(found, data=True, number=None, loaded=-1) if floats else found
 

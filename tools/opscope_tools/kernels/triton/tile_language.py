@@ -74,7 +74,7 @@ class TileLanguage:
 
     def binary(self, walk: Walk, op: ast.operator, a: Value, b: Value, node: ast.AST) -> Value | None:
         """As of Triton, and `a @ b` a product."""
-        return walk.product(node, "@", a, b) if isinstance(op, ast.MatMult) else None
+        return walk.product(node, "@", a, b, alone=True) if isinstance(op, ast.MatMult) else None
 
     def attribute(self, walk: Walk, base: ast.expr, name: str) -> Value | None:
         """`X.shape` and `X.strides` of an array are told by a run."""

@@ -53,8 +53,10 @@ class Value:
     known: bool = False
     #: the load that it is as it came, transposed at most; -1: none
     loaded: int = -1
-    #: it is what a matrix product gave, so that adding it to an accumulator belongs to the product
+    #: it is what a matrix product gave that was handed no accumulator: adding it to one belongs to the product
     product: bool = False
+    #: the kernel has filled it, or products have gone into it and nothing else since but a factor
+    accumulator: bool = False
     #: bytes of what it points to, where a cast says so
     element: str = ""
 
