@@ -15,7 +15,7 @@ from opscope_schemas.formula import Formula
 from opscope_schemas.tiling import Cost, CostLine, Launch
 
 from opscope_tools.kernels.projections.accesses import moved
-from opscope_tools.kernels.run.events import Access, Arithmetic, Branch, Event, Part, Product, Unknown
+from opscope_tools.kernels.run.events import MOVES, Access, Arithmetic, Branch, Event, Part, Product, Unknown
 from opscope_tools.kernels.run.log import Entry, Log, Lost
 from opscope_tools.kernels.values.conditions import canonical, negated
 from opscope_tools.kernels.values.expressions import COMPARISONS, Call
@@ -30,11 +30,6 @@ _OF_INTENSITY = {"flops", "read_bytes", "write_bytes"}
 _ASSUMED = "Every tile is full: elements that a mask leaves out count, so that tiles at the edge cost less."
 _FULL = "Every tile is full: threads that a bound leaves out count, so that blocks at the edge cost less."
 _CACHES = "Bytes are those that the kernel asks for; what a cache serves again is not taken off."
-
-
-_MOVES: Mapping[str, tuple[Part, ...]] = {
-    "load": ("read",), "store": ("write",), "atomic": ("read", "write"), "copy": ("read",),
-}  # fmt: skip
 
 
 def cost_of(
@@ -137,7 +132,7 @@ class _Sums:
     def _add(self, event: Event) -> None:
         match event:
             case Access():
-                parts = _MOVES[event.what]
+                parts = MOVES[event.what]
                 size = moved(event, self.certain, self.log)
                 if size is None:
                     self._miss(event, f"the {event.what} of a tile of unknown shape", parts)
@@ -176,8 +171,8 @@ class _Sums:
     def lines(self) -> tuple[CostLine, ...]:
         return tuple(
             CostLine(file=file, line=line, via=via, operation=operation, basis="evaluated",
-                     flops=str(flops) if flops != 0 else "", bytes=str(size) if operation in _MOVES else "")
-            for (file, line, via, operation), (flops, size) in self.by_line.items() if flops != 0 or operation in _MOVES
+                     flops=str(flops) if flops != 0 else "", bytes=str(size) if operation in MOVES else "")
+            for (file, line, via, operation), (flops, size) in self.by_line.items() if flops != 0 or operation in MOVES
         )  # fmt: skip
 
 

@@ -7,6 +7,8 @@ what is a `Formula` is printed by the `Counts` of the run.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from collections.abc import Mapping as Table
 from dataclasses import dataclass
 from typing import Literal
 
@@ -195,7 +197,29 @@ class Unknown(Event):
     roots: tuple[str, ...] = ()
 
 
+#: what a cost adds up of an access
+MOVES: Table[str, tuple[Part, ...]] = {
+    "load": ("read",), "store": ("write",), "atomic": ("read", "write"), "copy": ("read",),
+}  # fmt: skip
+
+
+def parts_of(events: Iterable[Event]) -> frozenset[Part]:
+    """The parts of a cost that events add to, or lack."""
+    found: set[Part] = set()
+    for event in events:
+        match event:
+            case Access():
+                found |= {*MOVES[event.what]}
+            case Arithmetic():
+                found.add("flops")
+            case Product():
+                found |= {"flops", "matmul"}
+            case Unknown():
+                found |= event.loses
+    return frozenset(found)
+
+
 __all__ = [
-    "Access", "Allocation", "Arithmetic", "Branch", "Call", "Check", "Event", "Instruction", "Loop", "Mapping",
-    "Part", "Product", "Space", "TooManyStepsError", "Unknown",
+    "MOVES", "Access", "Allocation", "Arithmetic", "Branch", "Call", "Check", "Event", "Instruction", "Loop", "Mapping",
+    "Part", "Product", "Space", "TooManyStepsError", "Unknown", "parts_of",
 ]  # fmt: skip

@@ -11,6 +11,8 @@ import ast
 import copy
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial, reduce
 from typing import Any
 
 from opscope_tools.kernels.host.evaluate import Scope
@@ -21,15 +23,14 @@ from opscope_tools.kernels.run.events import Branch, Call, Check, Loop, TooManyS
 from opscope_tools.kernels.run.events import Mapping as Mapped
 from opscope_tools.kernels.run.log import Log
 from opscope_tools.kernels.run.paths import Status, Step
+from opscope_tools.kernels.run.ways import Ways
 from opscope_tools.kernels.tilelang.definitions import Opened, grid_of, of_language
 from opscope_tools.kernels.tilelang.operations import Operations
 from opscope_tools.kernels.tilelang.values import Buffer, Datum, Region, Space, bits_of, floating, of_thread, sizes_of
 from opscope_tools.kernels.values.expressions import (
-    COMPARISONS,
     SYMBOLS,
     Expression,
     Operation,
-    Prefix,
     Quantity,
     Size,
     leaf,
@@ -37,11 +38,11 @@ from opscope_tools.kernels.values.expressions import (
     render,
     settled,
 )  # fmt: skip
-from opscope_tools.kernels.values.notation import evaluate, names_of
+from opscope_tools.kernels.values.notation import names_of
 from opscope_tools.kernels.values.trips import at_least_none, trip_count
+from opscope_tools.kernels.values.turns import Counter, as_test
+from opscope_tools.kernels.values.turns import holds as holds_at
 
-#: turns of a loop that are run one by one where tests ask for its counter
-_ONE_BY_ONE = 16
 _MOST_THREADS = 2048
 #: how many times longer the side of a test is that is taken for the work
 _MUCH_MORE = 3
@@ -61,7 +62,7 @@ class _ReachedError(Exception):
     """The grid has been run: what stands behind it is another kernel's, or the host's."""
 
 
-class Run(Interpreter, Operations):
+class Run(Interpreter, Operations, Ways):
     """One kernel."""
 
     def __init__(self, modules: Modules, module: PyModule, one: Opened, log: Log) -> None:
@@ -252,7 +253,7 @@ class Run(Interpreter, Operations):
             case ast.While():
                 text = ast.unparse(statement.test)
                 self.put(Loop, statement, variable="", text=text, kind="while")
-                self._repeat(self._unknown(statement, text), statement, scope)
+                self._repeat(Counter("", 0, 1, self._unknown(statement, text)), statement, scope)
             case ast.With():
                 if grid_of(statement, scope.module) is None:
                     return self.block(statement.body, scope)
@@ -336,6 +337,8 @@ class Run(Interpreter, Operations):
             return self.block(statement.body if value else statement.orelse, scope)
         text = self._text(value, statement.test)
         status, differs = self._asked(value)
+        if status == "open" and isinstance(value, Expression) and self._of_turns(value):
+            return self._parted(statement, value, scope)
         leaves = isinstance(statement.body[-1], ast.Return | ast.Continue | ast.Break | ast.Raise)
         holds = not leaves and not (differs and _much_more(statement.orelse, statement.body))
         before, values = self.path, dict(scope.values)
@@ -371,11 +374,39 @@ class Run(Interpreter, Operations):
         self.path = before
         return ended and other
 
+    def _of_turns(self, test: Expression) -> bool:
+        """Whether a test asks for the counter of a loop around it, and for no element or thread."""
+        names = set(names_of(test))
+        return bool(names & self.turns.names) and not of_thread(test) and not names & set(dict(self.elements))
+
+    def _parted(self, statement: ast.If, test: Expression, scope: LocalScope) -> bool:
+        """Both sides of a test of loops' counters, each in the turns that take it; behind them go on those that leave by none."""
+        around, values, filled, answers = len(self.turns.tests), dict(scope.values), self.filled, self.log.answers
+        ended, on = False, {}
+        for holds in self.ways(statement.test, as_test(test)):
+            scope.values.clear()
+            scope.values.update(values)
+            self.filled, self.log.answers = dict(filled), answers.supposing(render(test), holds)
+            if self.block(statement.body if holds else statement.orelse, scope):
+                ended = True
+            else:
+                on[holds] = dict(scope.values), self.filled, self.turns.tests[around:]
+        self.log.answers, self.cut = answers, self.cut or self.leaving(statement)
+        sides = [way[0] for way in on.values()]
+        for name in {name for side in sides for name in side if any(side[name] != other.get(name) for other in sides)}:
+            self._forget({name}, scope)
+        self.filled = {
+            name: place for name, place in self.filled.items() if all(way[1].get(name) == place for way in on.values())
+        }
+        if on and (ended or any(len(way[2]) > 1 for way in on.values())):
+            self.go_on(statement.test, {holds: way[2] for holds, way in on.items()})
+        return not on
+
     def _threads_of(self, test: Any, holds: bool, threads: frozenset[int] | None) -> frozenset[int] | None:
         """Which of some threads a test of their numbers leaves; None where that is not told."""
         if threads is None or not all(isinstance(size, int) for size in self.axes):
             return None
-        answers = {thread: _holds(test, self._numbers(thread)) for thread in threads}
+        answers = {thread: holds_at(test, self._numbers(thread)) for thread in threads}
         return None if None in answers.values() else frozenset(t for t, answer in answers.items() if answer == holds)
 
     def _numbers(self, thread: int) -> dict[str, int]:
@@ -419,7 +450,7 @@ class Run(Interpreter, Operations):
             self.log.uneven[ast.unparse(source)] = None
             for target in statement.target.elts if isinstance(statement.target, ast.Tuple) else [statement.target]:
                 scope.values[ast.unparse(target)] = self.varied(ast.unparse(target))
-            self._repeat(self._unknown(statement, ast.unparse(source)), statement, scope)
+            self._repeat(Counter("", 0, 1, self._unknown(statement, ast.unparse(source))), statement, scope)
         else:
             for item in self.iterate(self.eval(source, scope), source):
                 self.assign(statement.target, item, scope)
@@ -451,49 +482,39 @@ class Run(Interpreter, Operations):
             trips = at_least_none(trips, bounds)
         self.put(Loop, statement, variable=target, text=text, trips=render(trips) if trips is not None else "",
                  kind=name if name == "range" else f"T.{name}")  # fmt: skip
-        asks = any(
-            isinstance(n, ast.If | ast.IfExp) and any(isinstance(m, ast.Name) and m.id == target for m in ast.walk(n.test))
-            for s in statement.body for n in ast.walk(s)
-        )  # fmt: skip
         if name == "Pipelined":
             self.stages[statement.lineno] = operand(options.get("num_stages", 0))
-        whole = [b for b in bounds if isinstance(b, int)]
-        if asks and whole and len(whole) == len(bounds) and len(range(*whole)) <= _ONE_BY_ONE:
-            kept, self.line = self.line, statement.lineno
-            for turn in range(*whole):
-                scope.values[target] = turn
-                self.block(statement.body, scope)
-            self.line = kept
-            return
         self.log.varying.add(target)
         self.log.counters.add(target)
         self.log.names.setdefault(target, "")
         scope.values[target] = leaf(target)
-        self._repeat(self._unknown(statement, text) if trips is None else trips, statement, scope)
+        start, step = (0, 1) if len(bounds) < 2 else (bounds[0], (*bounds, 1)[2])
+        trip = self._unknown(statement, text) if trips is None else trips
+        self._repeat(Counter(target, start, step, trip, frozenset({target} if trips is None else ())), statement, scope)
 
     def _unknown(self, loop: ast.For | ast.While, written: str, what: str = "iterations") -> Size:
         name = f"{what} of the loop at line {loop.lineno}"
         self.log.variables[name] = written
         return leaf(name)
 
-    def _repeat(self, trip: Size, loop: ast.For | ast.While, scope: LocalScope) -> None:
-        """Run a body once, counted `trip` times; scalars that it changes have no one value in it and behind it."""
-        log = self.log
-        if log.counters & set(names_of(trip)):
-            trip = self._unknown(loop, render(trip), "mean iterations")
-        if set(names_of(trip)) & log.varying:
-            log.uneven[render(trip)] = None
+    def _repeat(self, counter: Counter, loop: ast.For | ast.While, scope: LocalScope) -> None:
+        """Run a body once, counted as often as it turns; scalars that it changes have no one value in it and behind it."""
+        if asks := self.log.counters & set(names_of(counter.trips)):
+            mean = self._unknown(loop, render(counter.trips), "mean iterations")
+            counter = replace(counter, trips=mean, asks=counter.asks | asks)
         changed = {
             n.id for s in loop.body for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
         }
         self._forget(changed, scope)
         if isinstance(loop, ast.While):
             self._quietly(loop.test, scope)
-        kept = self.times, self.line, self.path
-        self.times, self.line = self.times * log.counts.factor(trip), loop.lineno
+        kept, place = (self.turns, self.times, self.line, self.path), len(self.log.events)
+        self.line = loop.lineno
+        self.enter(counter, loop)
         self.block(loop.body, scope)
-        self.times, self.line, self.path = kept
+        self.turns, self.times, self.line, self.path = kept
         self._forget(changed, scope)
+        self.leave(place)
 
     def _forget(self, names: set[str], scope: LocalScope) -> None:
         for name in names & set(scope.values):
@@ -562,7 +583,13 @@ class Run(Interpreter, Operations):
     def _compare(self, node: ast.Compare, scope: Scope) -> Any:
         values = [self.eval(n, scope) for n in (node.left, *node.comparators)]
         made = _of_data([v for v in values if isinstance(v, Datum)])
-        return self.compared(node, values) if made is None else Datum(False, made.each)
+        if made is not None:
+            return Datum(False, made.each)
+        if len(node.ops) == 1 or is_concrete(values):
+            return self.compared(node, values)
+        symbols = [SYMBOLS[type(op)] for op in node.ops]
+        tests = map(Operation, symbols, map(operand, values[:-1]), map(operand, values[1:]))
+        return reduce(partial(Operation, "and"), tests)
 
     def _boolop(self, node: ast.BoolOp, scope: Scope) -> Any:
         values = [self.eval(n, scope) for n in node.values]
@@ -640,22 +667,6 @@ class Run(Interpreter, Operations):
                 continue
             self.run_one(statement, scope)
         return None
-
-
-def _holds(test: Any, thread: Mapping[str, int]) -> bool | None:
-    match test:
-        case bool():
-            return test
-        case Operation(operator="and" | "or" as symbol, left=left, right=right):
-            sides = [_holds(side, thread) for side in (left, right)]
-            return None if None in sides else all(sides) if symbol == "and" else any(sides)
-        case Prefix(operator="not", operand=inner):
-            answer = _holds(inner, thread)
-            return None if answer is None else not answer
-        case Operation(operator=symbol, left=left, right=right) if symbol in COMPARISONS:
-            numbers = [evaluate(render(side), thread) for side in (left, right)]
-            return None if None in numbers else COMPARISONS[symbol](*numbers)
-    return None
 
 
 def _of_data(values: Sequence[Any]) -> Datum | None:

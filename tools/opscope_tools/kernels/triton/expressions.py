@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import ast
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial, reduce
 
 from opscope_tools.kernels.host.modules import Modules, PyModule
 from opscope_tools.kernels.run.events import Branch
 from opscope_tools.kernels.run.paths import Answers, Status, Step, Test
+from opscope_tools.kernels.run.ways import Ways
 from opscope_tools.kernels.triton.definitions import FunctionNode, dotted_name, of_language
 from opscope_tools.kernels.triton.operations import Asked, Operation, Operations
 from opscope_tools.kernels.triton.tiles import (
@@ -27,8 +29,21 @@ from opscope_tools.kernels.triton.tiles import (
     padded,
     sources_of,
 )  # fmt: skip
-from opscope_tools.kernels.values.expressions import SYMBOLS, Quantity, Size, leaf, negative, operand, render
+from opscope_tools.kernels.values.expressions import (
+    COMPARISONS,
+    SYMBOLS,
+    Expression,
+    Quantity,
+    Size,
+    leaf,
+    negative,
+    operand,
+    render,
+)
+from opscope_tools.kernels.values.expressions import Operation as Joined
 from opscope_tools.kernels.values.notation import names_of
+from opscope_tools.kernels.values.turns import as_test, opposite
+from opscope_tools.kernels.values.turns import holds as holds_at
 
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
 _IDS = {"program_id", "num_programs"}
@@ -49,7 +64,7 @@ class Surroundings:
     rules: dict[str, str] = field(default_factory=dict)
 
 
-class Expressions(Operations):
+class Expressions(Operations, Ways):
     """What one function's walk does with expressions."""
 
     module: PyModule
@@ -131,6 +146,9 @@ class Expressions(Operations):
 
     def choice(self, node: ast.IfExp) -> Value:
         """The side that a test takes; the other is met on its path."""
+        if self.by_turns(node.test):
+            ways = [self.value(node.body if holds else node.orelse) for holds in self.both_ways(node.test)]
+            return ways[0] if ways[0] == ways[-1] else replace(ways[0], number=None, constant=None, known=False)
         holds, status = self.answer(node.test, usual=True)
         test, (taken, other) = self.test(node.test), (node.body, node.orelse) if holds else (node.orelse, node.body)
         kept = self.path, self.answers
@@ -142,6 +160,81 @@ class Expressions(Operations):
         self.value(other)
         self.path, self.answers = kept
         return found
+
+    # tests of loops' counters --------------------------------------------------------------------------------------
+
+    def by_turns(self, test: ast.expr) -> bool:
+        """Whether a test that is not settled asks for the counter of a loop around it."""
+        return self.asks_turns(test) and not isinstance(self.test(test), bool)
+
+    def asks_turns(self, test: ast.expr) -> bool:
+        """Whether the counter of a loop around it is in what a test names."""
+        return any(
+            self.turns.names & set(names_of(self.env[node.id].number or 0))
+            for node in ast.walk(test)
+            if isinstance(node, ast.Name) and node.id in self.env
+        )
+
+    def of_turns(self, test: ast.expr) -> Expression | bool | None:
+        """A test as an expression of counters; parts that ask for none are answered by themselves, and may settle it. None: not told."""
+        if not self.asks_turns(test):
+            return self.answer(test, usual=True)[0]
+        match test:
+            case ast.UnaryOp(op=ast.Not(), operand=inner):
+                found = self.of_turns(inner)
+                return opposite(found) if isinstance(found, Expression) else None if found is None else not found
+            case ast.BoolOp(op=op, values=values):
+                ends, parts = isinstance(op, ast.Or), [self.of_turns(value) for value in values]
+                left = [part for part in parts if isinstance(part, Expression)]
+                if ends in parts or not (left or None in parts):
+                    return ends if ends in parts else not ends
+                return None if None in parts else _joined(SYMBOLS[type(op)], left)
+            case ast.Compare(left=first, ops=ops, comparators=others):
+                numbers = [self.value(side).number for side in (first, *others)]
+                symbols = [SYMBOLS[type(op)] for op in ops]
+                return _joined("and", [
+                    Joined(symbol, one, other)
+                    for symbol, one, other in zip(symbols, numbers[:-1], numbers[1:], strict=True)
+                    if one is not None and other is not None
+                ]) if None not in numbers and set(symbols) <= set(COMPARISONS) else None  # fmt: skip
+        number = self.value(test).number
+        return None if not isinstance(number, Expression) else as_test(number)
+
+    def both_ways(self, test: ast.expr) -> Iterator[bool]:
+        """Both answers to a test of counters, or the one that its other parts leave."""
+        asked, known, answers = self.of_turns(test), self.test(test), self.answers
+        if isinstance(asked, bool):
+            yield asked
+            return
+        for holds in self.ways(test, asked):
+            self.answers = answers if isinstance(known, bool) else answers.supposing(known, holds)
+            yield holds
+            self.answers = answers
+
+    # tests of the program's id ---------------------------------------------------------------------------------------
+
+    def by_program(self, test: ast.expr) -> bool:
+        """Whether programs of one launch may answer a test otherwise, by where they stand."""
+        found = [self.quiet(node, plain=True) for node in ast.walk(test) if isinstance(node, ast.Name | ast.Call)]
+        return any(
+            value.ids and not value.sources and not any("num_programs(" in name for name in names_of(value.number or 0))
+            for value in found
+        )
+
+    def of_all(self, test: ast.expr, holds: bool) -> bool:
+        """Whether all programs may give a test that answer, as they do where it bounds their tiles; one value of an id is not of all."""
+        match test:
+            case ast.UnaryOp(op=ast.Not(), operand=inner):
+                return self.of_all(inner, not holds)
+            case ast.BoolOp(values=values):
+                return all(self.of_all(value, holds) for value in values if self.by_program(value))
+            case ast.Compare(left=left, ops=[ast.Lt() | ast.LtE() | ast.Gt() | ast.GtE() as op], comparators=[right]):
+                one, other = self.quiet(left).number, self.quiet(right).number
+                if one is None or other is None:
+                    return True
+                asked = Joined(SYMBOLS[type(op)], one, other)
+                return holds_at(asked, dict.fromkeys(names_of(asked) if _of_ids(asked) else (), 0)) in (None, holds)
+        return False
 
     # tests -------------------------------------------------------------------------------------------------------
 
@@ -440,6 +533,15 @@ class Expressions(Operations):
                     if found:
                         return found
         return ""
+
+
+def _of_ids(test: Expression) -> bool:
+    """Whether a test asks for nothing but ids of the program."""
+    return all(name.startswith("program_id(") for name in names_of(test))
+
+
+def _joined(symbol: str, tests: list[Expression]) -> Expression:
+    return reduce(partial(Joined, symbol), tests)
 
 
 def _sides(node: ast.AST) -> tuple[ast.expr, ast.expr]:

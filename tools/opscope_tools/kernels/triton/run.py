@@ -19,7 +19,7 @@ from typing import Any
 from opscope_schemas.formula import Formula
 
 from opscope_tools.kernels.host.modules import PyModule
-from opscope_tools.kernels.run.events import Access, Call, Event, Loop, Product, TooManyStepsError
+from opscope_tools.kernels.run.events import Access, Call, Event, Loop, Product, TooManyStepsError, parts_of
 from opscope_tools.kernels.run.events import Mapping as Mapped
 from opscope_tools.kernels.run.log import Log
 from opscope_tools.kernels.run.paths import Answers, Path, Step, counted, when
@@ -33,6 +33,7 @@ from opscope_tools.kernels.values.expressions import Quantity, Size, leaf, negat
 from opscope_tools.kernels.values.expressions import call as call_of
 from opscope_tools.kernels.values.notation import names_of
 from opscope_tools.kernels.values.trips import at_least_none, trip_count, turns
+from opscope_tools.kernels.values.turns import Counter, Turns
 
 _DEPTH = 6
 #: statements that one run looks at: more is generated text
@@ -73,6 +74,8 @@ class Walk(Expressions):
     ) -> None:  # fmt: skip
         path, times, line = (caller.path, caller.times, caller.line) if caller else ((), Formula.const(1), 0)
         super().__init__(log, module.path if via else "", via, path, times, line)
+        self.turns = caller.turns if caller else Turns()
+        self.outside = len(self.turns.loops)
         self.module, self.around, self.answers = module, around, answers
         self.depth: int = caller.depth + 1 if caller else 0
         self.arguments = frozenset(a.arg for a, *_ in parameters(function))
@@ -172,15 +175,18 @@ class Walk(Expressions):
         """Both sides, the one that is taken first; the rest is on the path of the side that does not leave."""
         if self.clamped(statement):
             return False
+        if self.by_turns(statement.test):
+            return self.parted(statement)
         leaves = isinstance(statement.body[-1], ast.Return | ast.Continue | ast.Break)
         idle = leaves or all(isinstance(s, ast.Pass) for s in statement.body)  # an early exit is the exception
         test = self.test(statement.test)
         holds, status = self.answer(statement.test, usual=not idle)
-        before, answers = self.path, self.answers
+        before, answers, place = self.path, self.answers, len(self.log.events)
         sides = (statement.body, statement.orelse) if holds else (statement.orelse, statement.body)
         env, definitions = dict(self.env), dict(self.definitions)
         self.path = (*before, self.step(statement.test, holds, status))
         first = self.block(sides[0])
+        middle = len(self.log.events)
         rest = self.path[len(before) + 1 :]  # where a way through it left: what goes on is what did not
         taken = self.env, self.definitions
         other: Step = self.step(statement.test, not holds, "other")
@@ -191,6 +197,10 @@ class Walk(Expressions):
         if not isinstance(test, bool):
             self.suppose(statement.test, test, self.answers, not holds)
         second = self.block(sides[1])
+        costs = [parts_of(self.log.events[place:middle]), parts_of(self.log.events[middle:])]
+        matters = status == "assumed" and counted(before) and (leaves or any(costs)) and self.by_program(statement.test)
+        if matters and (all(costs) or not self.of_all(statement.test, holds)):
+            self.log.uneven[ast.unparse(statement.test)] = None
         written[0].update({n: v for n, v in self.env.items() if env.get(n) is not v})
         written[1].update({n: v for n, v in self.definitions.items() if definitions.get(n) != v})
         if first and not second:
@@ -201,6 +211,40 @@ class Walk(Expressions):
         if rest:
             self.path = (*before, *rest) if second else (*before, _either(rest, (other,)))
         return first and second
+
+    def parted(self, statement: ast.If) -> bool:
+        """Both sides of a test of loops' counters, each in the turns that take it; behind them go on those that leave by none."""
+        around, env, definitions = len(self.turns.tests), self.env, self.definitions
+        ended, on = False, {}
+        for holds in self.both_ways(statement.test):
+            self.env, self.definitions = dict(env), dict(definitions)
+            if self.block(statement.body if holds else statement.orelse):
+                ended = True
+            else:
+                on[holds] = self.env, self.definitions, self.turns.tests[around:]
+        self.cut = self.cut or self.leaving(statement)
+        if on:
+            ways = list(on.values())
+            self.env, self.definitions = self.merged([way[0] for way in ways]), ways[0][1]
+            if ended or any(len(way[2]) > 1 for way in ways):
+                self.go_on(statement.test, {holds: way[2] for holds, way in on.items()})
+        return not on
+
+    def merged(self, sides: list[dict[str, Value]]) -> dict[str, Value]:
+        """Names behind two ways that are both gone: what differs of them is not told."""
+        first, *others = sides
+        found = {name: value for side in reversed(sides) for name, value in side.items()}
+        for name, one in first.items():
+            for other in (side[name] for side in others if name in side and side[name] != one):
+                scalar = one.shape == other.shape == () and one.items is None
+                if scalar:
+                    self.log.names.setdefault(name, "")
+                found[name] = replace(
+                    one, number=leaf(name) if scalar else None, constant=None, known=False, name="", sources=one.sources | other.sources,
+                    product=False, accumulator=one.accumulator and other.accumulator, ids=one.ids or other.ids,
+                    strides=one.strides if one.strides == other.strides else (None,) * len(one.shape or ()),
+                )  # fmt: skip
+        return found
 
     def clamped(self, statement: ast.If) -> bool:
         """Whether it is `if x > bound: x = bound`, which gives the smaller of two numbers (or the larger) and takes no side."""
@@ -246,7 +290,7 @@ class Walk(Expressions):
             self.asking(call)
             self.bind(statement.target, Value(None))
             self.put(Loop, statement, variable=target, text=ast.unparse(call), kind="for")
-            self.repeat(self.unknown(statement.lineno, ast.unparse(call)), statement)
+            self.repeat(Counter("", 0, 1, self.unknown(statement.lineno, ast.unparse(call))), statement)
             return
         bounds = [self.asking(a)[0] for a in call.args]
         for bound in bounds:
@@ -262,7 +306,8 @@ class Walk(Expressions):
         trip = self.unknown(statement.lineno, written) if trips is None else at_least_none(trips, numbers)
         if trips is not None and len(numbers) == 3:
             self.from_index(trip, *numbers)
-        self.repeat(trip, statement)
+        start, step = (0, 1) if len(numbers) < 2 else (numbers[0], (*numbers, 1)[2])
+        self.repeat(Counter(target, start, step, trip, frozenset({target} if trips is None else ())), statement)
 
     def from_index(self, trip: Size, start: Size, bound: Size, step: Size) -> None:
         """Put down a loop that begins at the program's own index."""
@@ -271,12 +316,15 @@ class Walk(Expressions):
 
     def until(self, statement: ast.While) -> None:
         """A loop with a test: as often as what the body adds to a side of a comparison lets it hold."""
-        text, trips = ast.unparse(statement.test), self.counted_turns(statement)
-        self.put(Loop, statement, variable="", text=text, trips=texts((trips,))[0], kind="while")
+        text, found = ast.unparse(statement.test), self.counted_turns(statement)
+        self.put(
+            Loop, statement, variable="", text=text, trips=texts((found.trips if found else None,))[0], kind="while"
+        )
         self.asking(statement.test)
-        self.repeat(self.unknown(statement.lineno, text) if trips is None else call_of("max", trips, 0), statement)
+        counter = found or Counter("", 0, 1, self.unknown(statement.lineno, text))
+        self.repeat(replace(counter, trips=call_of("max", found.trips, 0)) if found else counter, statement)
 
-    def counted_turns(self, statement: ast.While) -> Size | None:
+    def counted_turns(self, statement: ast.While) -> Counter | None:
         """How often `while name + more < bound` runs where its body adds the same to the name once; None for other loops."""
         test = statement.test
         if not isinstance(test, ast.Compare) or len(test.ops) != 1:
@@ -303,15 +351,18 @@ class Walk(Expressions):
             n.id for n in ast.walk(added[0].value) if isinstance(n, ast.Name)
         }:
             return None
-        first, bound, step = (self.quiet(n).number for n in (test.left, test.comparators[0], added[0].value))
-        if first is None or bound is None or step is None:
+        asked = (test.left, test.comparators[0], added[0].value, ast.Name(moving[0]))
+        first, bound, step, start = (self.quiet(n).number for n in asked)
+        if first is None or bound is None or step is None or start is None:
             return None
         if isinstance(added[0].op, ast.Sub):
-            return None if of_run(step) else turns(first, test.ops[0], bound, negative(step))
+            if of_run(step):
+                return None
+            step = negative(step)
         trips = turns(first, test.ops[0], bound, step)
         if trips is not None and isinstance(test.ops[0], ast.Lt) and isinstance(test.left, ast.Name):
             self.from_index(call_of("max", trips, 0), first, bound, step)
-        return trips
+        return None if trips is None else Counter(moving[0], start, step, trips)
 
     def unknown(self, line: int, written: str, what: str = "iterations") -> Size:
         """A quantity of its own for a trip count that is no formula."""
@@ -319,25 +370,20 @@ class Walk(Expressions):
         self.log.variables[name] = written
         return leaf(name)
 
-    def differs(self, number: Size | None) -> bool:
-        """Whether a number is another in other programs."""
-        names = set(names_of(number)) if number is not None else set()
-        return bool(self.log.varying & names) or any("program_id(" in name for name in names)
-
-    def repeat(self, trip: Size, loop: ast.For | ast.While) -> None:
-        """Run a loop's body once, counted `trip` times; what it stores is not known at its beginning."""
+    def repeat(self, counter: Counter, loop: ast.For | ast.While) -> None:
+        """Run a loop's body once, counted as often as it turns; what it stores is not known at its beginning."""
         log = self.log
-        if log.counters & set(names_of(trip)):  # another count in each iteration around it: its mean
-            trip = self.unknown(loop.lineno, render(trip), "mean iterations")
-        if counted(self.path) and self.differs(trip):
-            log.uneven[render(trip)] = None
+        if asks := log.counters & set(names_of(counter.trips)):  # another count in each iteration around it: its mean
+            mean = self.unknown(loop.lineno, render(counter.trips), "mean iterations")
+            counter = replace(counter, trips=mean, asks=counter.asks | asks)
         stored = _stored(loop.body)
         self.forget(stored)
-        kept, env, place = (self.times, self.line, self.path), dict(self.env), len(log.events)
-        answers = self.answers.copy()
-        self.times, self.line = self.times * log.counts.factor(trip), loop.lineno
+        kept, env, place = (self.turns, self.times, self.line, self.path), dict(self.env), len(log.events)
+        answers, self.line = self.answers.copy(), loop.lineno
+        self.enter(counter, loop)
+        inside = self.turns, self.times, self.path
         self.block(loop.body)
-        self.path = kept[2]
+        self.turns, self.times, self.path = inside
         moved = [
             n for n in stored & set(env) if env[n].strides != self.env[n].strides and env[n].shape == self.env[n].shape
         ]
@@ -346,8 +392,9 @@ class Walk(Expressions):
             self.answers = answers
             self.env = {**env, **{n: replace(env[n], strides=(None,) * len(env[n].shape or ())) for n in moved}}
             self.block(loop.body)
-        self.times, self.line, self.path = kept
+        self.turns, self.times, self.line, self.path = kept
         self.forget(stored)
+        self.leave(place)
 
     def forget(self, names: set[str]) -> None:
         """What a loop changes has no one value, in it and after it."""
@@ -394,6 +441,7 @@ class Walk(Expressions):
                 inner.env[argument.arg] = inner.value(ast.parse(default, mode="eval").body)
         place = len(self.log.events)
         inner.block(function.body)
+        inner.leave(place)
         self.asked.data = self.asked.data or any(_is_data(e) for e in self.log.events[place:])
         result = inner.returned or inner.returned_aside or Value()
         self.asked.ids = self.asked.ids or result.ids

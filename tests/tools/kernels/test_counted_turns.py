@@ -1,0 +1,236 @@
+"""What stands under a test of a loop's counter is counted in the turns that it is run in, as plain Python runs them; else it is said."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from opscope_cache.store import MemoryStore
+from opscope_schemas.common import Repository
+from opscope_schemas.tiling import Cost
+from opscope_tools.kernels import describe, scan, select
+from opscope_tools.kernels.values.notation import evaluate
+
+QUIET: Any = {"checkpoint": lambda: None, "progress": lambda *_: None}
+SIZES = (1, 2, 3, 4, 5, 7, 12, 13)
+
+
+class Language(NamedTuple):
+    """A kernel around BODY, how it loads (L) and stores (S) a tile, how it calls `cdiv`, and what elements of its arrays are called."""
+
+    kernel: str
+    load: str
+    store: str
+    prefix: str
+
+
+LANGUAGES = {
+    "triton": Language(
+        """
+import triton
+import triton.language as tl
+
+@triton.jit
+def k(X, Y, n, B: tl.constexpr):
+    o = tl.program_id(0) * B + tl.arange(0, B)
+    x = tl.zeros([B], tl.float32)
+    BODY
+    tl.store(X + o, x)
+""",
+        "x = tl.load(X + o)",
+        "tl.store(Y + o, x)",
+        "tl",
+    ),
+    "gluon": Language(
+        """
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+
+@gluon.jit
+def k(X, Y, n, B: gl.constexpr, L: gl.constexpr):
+    o = gl.program_id(0) * B + gl.arange(0, B, L)
+    x = gl.zeros([B], gl.float32, L)
+    BODY
+    gl.store(X + o, x)
+""",
+        "x = gl.load(X + o)",
+        "gl.store(Y + o, x)",
+        "gl",
+    ),
+    "cutile": Language(
+        """
+import cuda.tile as ct
+
+@ct.kernel
+def k(X, Y, n, B: ct.Constant[int]):
+    o = ct.bid(0)
+    x = ct.full((B,), 0.0, dtype=ct.float32)
+    BODY
+    ct.store(X, index=(o,), tile=x)
+""",
+        "x = ct.load(X, index=(o,), shape=(B,))",
+        "ct.store(Y, index=(o,), tile=x)",
+        "ct",
+    ),
+}
+LOOPS = (
+    "range(10)", "range(2, 9, 3)", "range(n)", "range(0, n)", "range(0, n, 2)", "range(3, n + 3)", "range(n - 1, -1, -1)", "range(5, -1, -1)",
+    "range(cdiv(n, B))", "range(0, n, B)",
+)  # fmt: skip
+TESTS = (
+    "i < 3", "i >= 2", "i == 0", "i != 0", "i > 0", "3 > i", "not i < 3", "i", "i < n - 1", "i == n - 1", "i + 1 < n", "2 * i + 1 <= n",
+    "n - i > 2", "i * B < n", "1 <= i < 4", "i > 0 and i < n - 1", "i < 2 or i > 4", "i % 2 == 0", "i % 3 != 1", "i % 2", "(i + 1) % 4 == 0",
+    "i % 2 == 0 and i % 3 == 0", "later < n", "later % 3 == 0", "i // 2 == 1",
+)  # fmt: skip
+BLOCKS = Language(
+    """
+import tilelang
+import tilelang.language as T
+
+@tilelang.jit
+def k(n, B):
+    @T.prim_func
+    def main(X: T.Tensor((n, B), "int8"), Y: T.Tensor((n, B), "int8")):
+        with T.Kernel(1, threads=128) as bx:
+            x = T.alloc_shared((B,), "int8")
+            BODY
+            T.copy(x, Y[0, 0])
+    return main
+""",
+    "T.copy(X[0, 0], x)",
+    "T.copy(x, Y[0, 0])",
+    "T",
+)
+BODIES = {
+    "sides": "for i in LOOP:\n    later = i + B - 1\n    if TEST:\n        L\n    else:\n        S",
+    "continue": "for i in LOOP:\n    later = i + B - 1\n    S\n    if TEST:\n        continue\n    L",
+    "nested": "for i in LOOP:\n    later = i + B - 1\n    if i > 1:\n        if TEST:\n            L\n    else:\n        S",
+    "inner": "for i in LOOP:\n    later = i + B - 1\n    for j in range(3):\n        if TEST:\n            L\n        S",
+    "both": "for i in LOOP:\n    later = i + B - 1\n    for j in range(n):\n        if j > 0:\n            if TEST:\n                L\n        S",
+    "after": "for i in LOOP:\n    later = i + B - 1\n    if i > 2:\n        if TEST:\n            continue\n        S\n    L",
+}
+
+
+def cost(folder: Path, language: Language, body: str) -> Cost:
+    written = (
+        body.replace("cdiv", f"{language.prefix}.cdiv")
+        .replace("L\n", f"{language.load}\n")
+        .replace("S\n", f"{language.store}\n")
+    )
+    indent = language.kernel.partition("BODY")[0].rpartition("\n")[2]
+    (folder / "kernels.py").write_text(language.kernel.replace("BODY", textwrap.indent(written, indent).lstrip()))
+    own = Repository(name="own", root=folder, packages=())
+    inventory = scan(own, MemoryStore(), **QUIET)
+    (kernel,) = describe(own, inventory, select(inventory, "k"), **QUIET)
+    assert kernel.cost is not None
+    return kernel.cost
+
+
+def run(body: str, n: int, block: int) -> dict[str, int]:
+    """The loop as Python runs it: how often it loads and stores."""
+    counted = {"L": 0, "S": 0}
+    names = {"n": n, "B": block, "cdiv": lambda a, b: -(-a // b), "counted": counted}
+    exec(body.replace("L\n", "counted['L'] += 1\n").replace("S\n", "counted['S'] += 1\n"), names)
+    return counted
+
+
+def check(found: Cost, body: str, *, told: bool) -> None:
+    if not told and found.not_counted:
+        assert any("of whose turns the number is not told" in said for said in found.not_counted)
+        return
+    assert found.not_counted == ()
+    assert found.conditions == ()
+    for n in SIZES:
+        meant = run(body, n, 4)
+        at = {"n": n, "B": 4, "X.element_size()": 1, "Y.element_size()": 1}
+        assert evaluate(found.read_bytes, at) == 4 * meant["L"], (n, found.read_bytes)
+        assert evaluate(found.write_bytes, at) == 4 * (meant["S"] + 1), (n, found.write_bytes)
+
+
+def is_told(form: str, loop: str, test: str) -> bool:
+    """Where bounds and tests are constants, or a comparison or remainder by constants stands alone."""
+    runs, asks = "n" in loop[5:], bool({"n", "B", "later"} & set(re.findall(r"\w+", test)))
+    if not runs and not asks:
+        return True
+    if form not in {"sides", "continue", "inner"} or " or " in test or "//" in test:
+        return False
+    return "%" not in test or ("later" not in test and loop not in {"range(n - 1, -1, -1)", "range(0, n, B)"})
+
+
+@pytest.mark.parametrize("test", TESTS)
+@pytest.mark.parametrize("loop", LOOPS)
+def test_each_side_is_counted_in_the_turns_that_take_it(tmp_path: Path, loop: str, test: str) -> None:
+    for form, body in BODIES.items():
+        written = f"{body}\n".replace("LOOP", loop).replace("TEST", test)
+        check(cost(tmp_path, LANGUAGES["triton"], written), written, told=is_told(form, loop, test))
+
+
+@pytest.mark.parametrize("test", ["i < 3", "i == 0", "i > 0", "later < cdiv(n, B)", "i % 2 == 0", "i != n - 1"])
+@pytest.mark.parametrize("loop", ["range(10)", "range(n)", "range(cdiv(n, B))"])
+@pytest.mark.parametrize("language", ["gluon", "cutile"])
+def test_other_languages_of_tiles_count_turns_alike(tmp_path: Path, language: str, loop: str, test: str) -> None:
+    body = f"{BODIES['sides']}\n".replace("LOOP", loop).replace("TEST", test)
+    check(cost(tmp_path, LANGUAGES[language], body), body, told=True)
+
+
+@pytest.mark.parametrize("test", TESTS)
+@pytest.mark.parametrize(
+    "loop", ["range(10)", "T.serial(20)", "T.serial(n)", "T.serial(1, n + 1)", "T.Pipelined(T.ceildiv(n, B), num_stages=2)", "T.Pipelined(3)"]
+)  # fmt: skip
+def test_blocks_of_tilelang_count_turns_alike(tmp_path: Path, loop: str, test: str) -> None:
+    plain = re.sub(
+        r"T.ceildiv", "cdiv", re.sub(r"T.(serial|Pipelined)\(|, num_stages=2", lambda m: "range(" if m[1] else "", loop)
+    )
+    for form, body in BODIES.items():
+        text = f"{body}\n".replace("TEST", test)
+        written = text.replace("LOOP", loop).replace("in range(n)", "in T.serial(n)")
+        check(cost(tmp_path, BLOCKS, written), text.replace("LOOP", plain), told=is_told(form, plain, test))
+
+
+@pytest.mark.parametrize("test", ["i < 3", "i == 0", "i > 0", "i % 2 == 0", "i + 2 < n"])
+@pytest.mark.parametrize("step", [1, 3])
+def test_a_while_that_is_counted_has_turns_too(tmp_path: Path, step: int, test: str) -> None:
+    body = f"i = 0\nwhile i < n:\n    if {test}:\n        L\n    else:\n        S\n    i += {step}\n"
+    check(cost(tmp_path, LANGUAGES["triton"], body), body, told=True)
+
+
+@pytest.mark.parametrize("leaves", ["break", "return"])
+@pytest.mark.parametrize("test", ["i >= 3", "i == n - 2", "i * B > n"])
+def test_a_loop_that_its_counter_ends_early_is_not_counted(tmp_path: Path, test: str, leaves: str) -> None:
+    body = f"for i in range(n):\n    L\n    if {test}:\n        {leaves}\n    S\n"
+    found = cost(tmp_path, LANGUAGES["cutile"], body)
+    assert found.read_bytes == "", "nothing but the loop reads"
+    assert any(f"`{test}`" in said for said in found.not_counted)
+
+
+@pytest.mark.parametrize(
+    ("test", "alike"),
+    [
+        ("pid == 0", False), ("pid != 0", False), ("pid % 2 == 0", False), ("row == 0", False), ("pid > 0", False), ("pid >= 1", False),
+        ("pid * B < n", True), ("n > pid * B", True), ("n > 0", True), ("tl.num_programs(0) == 1", True),
+    ],
+)  # fmt: skip
+def test_a_launch_has_a_cost_where_all_its_programs_may_take_one_side(tmp_path: Path, test: str, alike: bool) -> None:
+    body = f"pid = tl.program_id(0)\nrow = pid // 4\nif {test}:\n    L\n"
+    assert (launched(tmp_path, body).launch_read_bytes != "") is alike
+    both = launched(tmp_path, f"{body}else:\n    S\n")
+    assert (both.launch_read_bytes != "") is (alike and "pid" not in test)
+    assert both.read_bytes != ""
+    neither = launched(tmp_path, body.replace("L\n", "row = 3\n"))
+    assert neither.launch_write_bytes != ""
+
+
+@pytest.mark.parametrize(("test", "alike"), [("pid * B >= n", True), ("pid == 0", False), ("pid % 2 == 1", False)])
+def test_programs_that_end_early_are_those_at_the_edge(tmp_path: Path, test: str, alike: bool) -> None:
+    found = launched(tmp_path, f"pid = tl.program_id(0)\nif {test}:\n    return\nL\n")
+    assert (found.launch_read_bytes != "") is alike
+
+
+def launched(folder: Path, body: str) -> Cost:
+    """The cost of the kernel with a launch of 7 programs."""
+    plain = LANGUAGES["triton"]
+    launch = "\n\ndef run(x, y, n):\n    k[(7,)](x, y, n, B=64)\n"
+    return cost(folder, plain._replace(kernel=plain.kernel + launch), body)

@@ -1,0 +1,135 @@
+"""Ways through a loop that its own counter decides: each is gone in some of the turns, and counted as often as that.
+
+A run that has loops goes on in `turns`. Where it is not told how many these are, what follows stands on a path that no cost
+counts, and the cost says so.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial, reduce
+
+from opscope_schemas.formula import Formula
+
+from opscope_tools.kernels.run.events import Event, Unknown, parts_of
+from opscope_tools.kernels.run.log import Log
+from opscope_tools.kernels.run.paths import Path, Step, counted
+from opscope_tools.kernels.values.expressions import Expression, Operation, Size, render
+from opscope_tools.kernels.values.notation import names_of
+from opscope_tools.kernels.values.turns import Counter, Turns
+
+
+class Ways:
+    """What a run with loops does where their counters are asked for."""
+
+    log: Log
+    path: Path
+    #: how often what is met runs: the number of turns
+    times: Formula
+    #: the loops around, of the callers as well, and the tests of their counters on the way
+    turns: Turns = Turns()
+    #: loops of the callers, and the test by which a loop of this function is left early, with what leaves it
+    outside: int = 0
+    cut: tuple[ast.expr, type[ast.stmt]] | None = None
+    #: `put(event, node, **fields)` of the run
+    put: Callable[..., int]
+
+    def enter(self, counter: Counter, loop: ast.For | ast.While) -> None:
+        """Go into a loop; where it is not told how often that is, the loop is left as one whose test nobody knows."""
+        before, test = self.path, loop.iter if isinstance(loop, ast.For) else loop.test
+        self.path = (*before, Step(ast.unparse(test), True, "taken", loop.lineno))
+        if self.take(self.turns.within(counter)):
+            self.path = before
+        else:
+            self.cut = self.cut or (test, ast.Break)
+
+    def ways(self, test: ast.expr, asked: Expression | None) -> Iterator[bool]:
+        """Both answers to a test, each in the turns that give it; `asked`: the test by its counters, None where that is not told."""
+        place, told = len(self.log.events), True
+        kept = self.path, self.turns, self.times
+        for holds in (True, False):
+            self.path = (*kept[0], Step(ast.unparse(test), holds, "some", test.lineno))
+            told = self.take(None if asked is None else self.turns.where(asked, holds)) and told
+            yield holds
+            self.path, self.turns, self.times = kept
+        if not told:
+            beside = len(self.path) + 1
+            self.untold(test, (e for e in self.log.events[place:] if counted(e.path[beside:])))
+
+    def take(self, turns: Turns | None) -> bool:
+        """Go on in these turns behind the last step of the path; whether it is told how many they are."""
+        counts = turns.counts() if turns is not None else None
+        if turns is None or counts is None:
+            self.path = (*self.path[:-1], replace(self.path[-1], status="other"))
+            return False
+        self.turns = turns
+        self.times = reduce(lambda total, count: total * self.log.counts.factor(count), counts, Formula.const(1))
+        if counted(self.path):
+            self.log.uneven.update((render(count), None) for count in counts if self.differs(count))
+        return True
+
+    def differs(self, number: Size | None) -> bool:
+        """Whether a number is another in other programs."""
+        names = set(names_of(number)) if number is not None else set()
+        return bool(self.log.varying & names) or any("program_id(" in name for name in names)
+
+    def untold(self, test: ast.expr, events: Iterable[Event]) -> None:
+        """Say that events are in no cost, since nobody knows in how many turns a test holds."""
+        if parts := parts_of(events):
+            what = f"what rests on `{ast.unparse(test)}`, of whose turns the number is not told"
+            self.put(Unknown, test, what=what, loses=parts)
+
+    def go_on(self, test: ast.expr, ways: Mapping[bool, tuple[Expression, ...]]) -> None:
+        """Go on behind a test by the answers that lead on, each with the tests on its way; what follows is in no cost where that is not told."""
+        before = self.path
+        self.path = (*before, Step(ast.unparse(test), next(iter(ways)), "some", test.lineno))
+        told = [reduce(partial(Operation, "and"), tests) for tests in ways.values() if tests]
+        if not self.take(self.turns.where(reduce(partial(Operation, "or"), told)) if len(told) == len(ways) else None):
+            self.cut = self.cut or (test, ast.Continue)
+        elif len(ways) > 1:
+            self.path = before
+
+    def leaving(self, statement: ast.If) -> tuple[ast.expr, type[ast.stmt]] | None:
+        """The test of a statement by which the loop around it is left, and how."""
+        how = left_early(statement) if len(self.turns.loops) > self.outside else None
+        return None if how is None else (statement.test, how)
+
+    def leave(self, place: int) -> None:
+        """Take from the cost what was met since then, in a loop that is left early or in turns that are not told."""
+        if self.cut is None:
+            return
+        (test, by), met = self.cut, self.log.events[place:]
+        own, beside = ast.unparse(test), len(self.path)
+        step = Step(own, True, "other", test.lineno)
+        self.log.events[place:] = [replace(e, path=(*e.path[:beside], step, *e.path[beside:])) for e in met]
+        self.untold(test, [e for e in met if counted(tuple(s for s in e.path[beside:] if s.test != own))])
+        self.cut = self.cut if by is ast.Return and len(self.turns.loops) > self.outside else None
+
+
+def left_early(statement: ast.stmt) -> type[ast.stmt] | None:
+    """How the loop around a statement may be left by it; of a loop, how it may itself be left."""
+    inside = statement.body if isinstance(statement, ast.For | ast.While) else [statement]
+    every = [node for one in inside for node in _of_this_loop(one)]
+    return next((kind for kind in (ast.Return, ast.Break) if any(_leaves(node, kind) for node in every)), None)
+
+
+def _leaves(node: ast.stmt, kind: type[ast.stmt]) -> bool:
+    """Whether a statement leaves a loop so, by Python's word or by a call that says it."""
+    named = kind is ast.Break and isinstance(node, ast.Expr) and "loop_break" in ast.unparse(node)
+    return isinstance(node, kind) or named
+
+
+def _of_this_loop(statement: ast.stmt) -> Iterator[ast.stmt]:
+    """A statement and those in it: of loops in it, what returns."""
+    yield statement
+    for inner in ast.iter_child_nodes(statement):
+        if isinstance(inner, ast.stmt):
+            found = _of_this_loop(inner)
+            yield from (
+                (s for s in found if isinstance(s, ast.Return)) if isinstance(inner, ast.For | ast.While) else found
+            )
+
+
+__all__ = ["Ways", "left_early"]
