@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 from opscope_cache.store import MemoryStore
 from opscope_schemas.common import Repository
-from opscope_schemas.tiling import Cost
+from opscope_schemas.tiling import Cost, KernelTiling
 from opscope_tools.kernels import describe, scan, select
 from opscope_tools.kernels.values.notation import evaluate
 
@@ -114,7 +114,7 @@ BODIES = {
 }
 
 
-def cost(folder: Path, language: Language, body: str) -> Cost:
+def described(folder: Path, language: Language, body: str) -> KernelTiling:
     written = (
         body.replace("cdiv", f"{language.prefix}.cdiv")
         .replace("L\n", f"{language.load}\n")
@@ -125,8 +125,13 @@ def cost(folder: Path, language: Language, body: str) -> Cost:
     own = Repository(name="own", root=folder, packages=())
     inventory = scan(own, MemoryStore(), **QUIET)
     (kernel,) = describe(own, inventory, select(inventory, "k"), **QUIET)
-    assert kernel.cost is not None
-    return kernel.cost
+    return kernel
+
+
+def cost(folder: Path, language: Language, body: str) -> Cost:
+    found = described(folder, language, body).cost
+    assert found is not None
+    return found
 
 
 def run(body: str, n: int, block: int) -> dict[str, int]:
@@ -234,3 +239,14 @@ def launched(folder: Path, body: str) -> Cost:
     plain = LANGUAGES["triton"]
     launch = "\n\ndef run(x, y, n):\n    k[(7,)](x, y, n, B=64)\n"
     return cost(folder, plain._replace(kernel=plain.kernel + launch), body)
+
+
+@pytest.mark.parametrize(("body", "when"), [
+    ("for i in range(n):\n    if i < 3:\n        continue\n    L\n", "i >= 3"),
+    ("for i in range(n):\n    if i < 3:\n        L\n", "i < 3"),
+    ("for i in range(n):\n    if i < 3:\n        S\n    else:\n        L\n", "i >= 3"),
+    ("for i in range(n):\n    if i < 3:\n        S\n    else:\n        S\n    L\n", ""),
+])  # fmt: skip
+def test_an_access_is_listed_with_the_turns_that_it_is_in(tmp_path: Path, body: str, when: str) -> None:
+    (load,) = described(tmp_path, LANGUAGES["triton"], body).loads
+    assert (load.counted, load.when) == (True, when)

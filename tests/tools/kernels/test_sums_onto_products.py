@@ -90,6 +90,7 @@ FORMS = {
     "acc += P * 0.5": (1, 2),
     "acc -= P": (1, 1),
     "s = P; acc = s + s * c": (1, 2),
+    "acc = P; acc = acc + acc * c": (1, 2),
     "acc = P(acc); acc += c": (1, 1),
     "acc = P(acc); acc += mask": (1, 1),
     "other = P(acc); acc += other": (1, 1),
