@@ -347,6 +347,17 @@ def test_arrays_of_a_list_are_said_to_be_taken_as_alike(tmp_path: Path) -> None:
     assert [a for a in cost.assumptions if a.startswith("The arrays of As are taken to be alike")]
 
 
+@pytest.mark.parametrize("asked", ["A.shape[0]", "A.strides[1]", "A.shape[0] * A.strides[0]"])
+def test_one_array_is_not_said_to_be_several(tmp_path: Path, asked: str) -> None:
+    body = f"for k in range({asked}):\n        ct.store(A, index=(k,), tile=ct.load(A, index=(k,), shape=(T,)))"
+    source = f"import cuda.tile as ct\n\n@ct.kernel\ndef one(A, T: ct.Constant[int]):\n    {body}\n"
+    (tmp_path / "a.py").write_text(source)
+    cost = described(tmp_path, "a.py::one", {}, {}).cost
+    assert cost is not None
+    assert "A.s" in cost.read_bytes
+    assert [a for a in cost.assumptions if "alike" in a] == []
+
+
 @pytest.mark.parametrize(
     ("made", "tiles"),
     [

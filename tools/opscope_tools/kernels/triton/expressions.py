@@ -412,7 +412,7 @@ class Expressions(Operations, Ways):
         if (
             found.name and found.shape == () and not isinstance(index, ast.Slice | ast.Tuple)
         ):  # of several handed as one
-            if self.language is not None:
+            if self.language is not None and found.roots:
                 alike = f"The arrays of {found.name} are taken to be alike: {found.name}.shape and {found.name}.strides are those of each."
                 self.log.assumptions.setdefault(alike)
             return Value(number=leaf(f"{found.name}[{ast.unparse(index)}]"), roots=found.roots)
