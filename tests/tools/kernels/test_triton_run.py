@@ -189,3 +189,38 @@ def test_a_choice_between_numbers_with_a_point_is_data() -> None:
 )
 def test_a_condition_of_several_tests_reads_as_it_is_meant(trails: list[list[tuple[str, bool]]], shown: str) -> None:
     assert when_text(trails) == shown
+
+
+STORES = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def k(d, M: tl.constexpr, N: tl.constexpr):
+    at = tl.program_id(0)
+    tile = tl.zeros([M, N], tl.float32)
+    half, _ = tl.split(tl.reshape(tile, (M, N // 2, 2)))
+    STORE
+"""
+
+
+@pytest.mark.parametrize(
+    ("store", "shape", "along"),
+    [
+        ("d.store([at, 0], tile)", ("M", "N"), "yes"),
+        ("d.store([at, 0], half)", ("M", "N // 2"), "yes"),
+        ("d.store([at, 0], tile.to(tl.float16))", ("M", "N"), "yes"),
+        ("tl.store_tensor_descriptor(d, [at, 0], tile)", ("M", "N"), "yes"),
+        ("tl.store(d + at, 1.0)", (), "one element"),
+        ("tl.store(tl.flip(d + tl.arange(0, N)), 1.0)", ("N",), ""),
+        ("tl.store(d + at + tl.arange(0, N) * 2, tile)", ("N",), "no: 2 elements apart"),
+    ],
+)
+def test_a_descriptor_stores_the_tile_that_it_is_handed_row_by_row(
+    tmp_path: Path, store: str, shape: tuple[str, ...], along: str
+) -> None:
+    (tmp_path / "k.py").write_text(STORES.replace("STORE", store))
+    own = Repository(name="own", root=tmp_path, packages=())
+    inventory = scan(own, MemoryStore(), **QUIET)
+    (kernel,) = describe(own, inventory, select(inventory, "k"), **QUIET)
+    assert [(m.shape, m.coalesced) for m in kernel.stores] == [(shape, along)]

@@ -77,7 +77,8 @@ def coalesced(access: Access) -> str:
     """Whether neighbouring elements of a tile lie side by side in memory, or when they do."""
     if access.shape is None:
         return ""
-    steps = [step for size, step in zip(access.shape, access.steps, strict=False) if size != "1"]
+    told = access.steps or ("",) * len(access.shape)
+    steps = [step for size, step in zip(access.shape, told, strict=False) if size != "1"]
     return beside(steps, access.gathered) if steps else "one element"
 
 

@@ -31,6 +31,7 @@ from opscope_tools.kernels.run.log import Log
 from opscope_tools.kernels.run.paths import Path, counted
 from opscope_tools.kernels.triton.tiles import (
     Shape,
+    Steps,
     Value,
     broadcast,
     called,
@@ -317,9 +318,11 @@ class Operations(ABC):
         """A store put down: of the block that the address names, or of the tile that is stored."""
         self.index(address)
         if not address.block and (address.shape is None or (address.shape == () and value.shape)):
-            address = replace(
-                address, shape=value.shape, strides=(0,) * len(value.shape or ()) if address.shape == () else ()
-            )
+            axes = len(value.shape or ())
+            along: Steps = (0,) * axes if address.shape == () else (None,) * axes
+            if address.shape is None and axes and (op.method or "descriptor" in op.name):
+                along = (*along[:-1], 1)  # no descriptor is of a tensor whose last axis has another step
+            address = replace(address, shape=value.shape, strides=along)
         self.access("store", op, address, mask)
         return Value()
 
