@@ -71,3 +71,60 @@ def test_a_branch_goes_the_way_that_every_launch_decides(
     assert cost.evaluated["read_bytes"] == loads * 128 * 2
     assert not assumed or assumed in cost.conditions
     assert not given or not any("HAS_BIAS" in a for a in cost.conditions)
+
+
+DEFAULTS = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def k(x, y, FLAG: tl.constexpr, B: tl.constexpr):
+    at = tl.program_id(0) * B + tl.arange(0, B)
+    v = tl.load(x + at)
+    if TEST:
+        v = v * tl.load(y + at)
+    tl.store(x + at, v)
+
+def run(x, y, option=DEFAULT):
+    k[(8,)](x, y, FLAG=PASSED, B=64)
+"""
+
+
+@pytest.mark.parametrize(
+    ("default", "passed", "test"),
+    [
+        ("4", "option", "FLAG == 1"), ("1", "option", "FLAG == 1"), ("4", "option", "FLAG > 2"), ("-1", "option > 0", "FLAG"),
+        ("8", "option > 0", "FLAG"), ("'silu'", "option", "FLAG == 'gelu'"), ("'gelu'", "option", "FLAG == 'gelu'"),
+        ("'silu'", "option", "FLAG != 'gelu'"), ("True", "option", "FLAG"), ("False", "option", "FLAG"), ("None", "option is None", "FLAG"),
+        ("0.5", "option", "FLAG > 0.0"), ("0.0", "option != 0.0", "FLAG"),
+    ],
+)  # fmt: skip
+def test_what_a_launching_function_defaults_to_decides_and_is_said(
+    tmp_path: Path, default: str, passed: str, test: str
+) -> None:
+    option = eval(default)
+    holds = bool(eval(test, {"FLAG": eval(passed, {"option": option})}))
+    (tmp_path / "ops.py").write_text(
+        DEFAULTS.replace("DEFAULT", default).replace("PASSED", passed).replace("TEST", test)
+    )
+    own = Repository(name="own", root=tmp_path, packages=())
+    quiet: Any = {"checkpoint": lambda: None, "progress": lambda *_: None}
+    inventory = scan(own, MemoryStore(), **quiet)
+    (kernel,) = describe(own, inventory, select(inventory, "k"), **quiet)
+    assert kernel.cost is not None
+    assert [m.counted for m in kernel.loads if m.parameter == "y"] == [holds]
+    (said,) = kernel.cost.conditions
+    assert said.endswith(f"option is {option!r} by default (ops.py:13)")
+
+
+@pytest.mark.parametrize("test", ["at * FLAG < x.numel", "FLAG * tl.program_id(0) > 7", "tl.load(x) < FLAG"])
+def test_a_default_that_decides_nothing_is_no_condition(tmp_path: Path, test: str) -> None:
+    (tmp_path / "ops.py").write_text(
+        DEFAULTS.replace("DEFAULT", "128").replace("PASSED", "option").replace("TEST", test)
+    )
+    own = Repository(name="own", root=tmp_path, packages=())
+    quiet: Any = {"checkpoint": lambda: None, "progress": lambda *_: None}
+    inventory = scan(own, MemoryStore(), **quiet)
+    (kernel,) = describe(own, inventory, select(inventory, "k"), **quiet)
+    assert kernel.cost is not None
+    assert not any("by default" in condition for condition in kernel.cost.conditions)

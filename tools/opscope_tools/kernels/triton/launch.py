@@ -65,7 +65,7 @@ class SiteFacts:
     passed: dict[str, str] = field(default_factory=dict)
     #: parameter -> the one constant that it always has here
     constants: dict[str, Any] = field(default_factory=dict)
-    #: parameter -> (switch or None that it has, the defaults of the launching function that make it so)
+    #: parameter -> (constant that it has, the defaults of the launching function that make it so)
     defaults: dict[str, tuple[Any, str]] = field(default_factory=dict)
     #: whether every argument is read: no `*arguments`, no table that is not settled
     complete: bool = True
@@ -86,16 +86,20 @@ def launch_site(
 
 
 class _DefaultScope(HostScope):
-    """A host function that is called with its defaults: of switches, and of what may be left out."""
+    """A host function that is called with its defaults."""
 
     noted: dict[str, str]
 
     def _free(self, name: str, host: HostFunction) -> Any:
         default = host.default(name)
-        if not isinstance(default, ast.Constant) or not isinstance(default.value, bool | None):
+        try:
+            value = ast.literal_eval(default) if default is not None else ...
+        except ValueError:
+            value = ...
+        if default is None or not isinstance(value, bool | int | float | str | None):
             return super()._free(name, host)
-        self.noted[name] = f"{name} is {default.value} by default ({self.module.path}:{default.lineno})"
-        return default.value
+        self.noted[name] = f"{name} is {value!r} by default ({self.module.path}:{default.lineno})"
+        return value
 
 
 class LaunchSite:
@@ -111,6 +115,7 @@ class LaunchSite:
         self.constexprs = frozenset(a.arg for a, _, _, constexpr in self.parameters if constexpr)
         self.tiles: dict[str, str] = {}
         self.asked = _asked(kernel)
+        self.decisive = _decisive(kernel, self.constexprs)
         self.facts = SiteFacts(constraints=self.constraints())
         self.bind(self.facts)
 
@@ -321,7 +326,7 @@ class LaunchSite:
             if isinstance(values[0], bool | int | float | str | None):
                 if host is HostScope:
                     facts.constants[name] = values[0]
-                elif noted and isinstance(values[0], bool | None):
+                elif noted and (isinstance(values[0], bool | None) or name in self.decisive):
                     facts.defaults[name] = values[0], ", ".join(noted.values())
                 return
 
@@ -414,6 +419,22 @@ def _asked(kernel: FunctionNode) -> set[str]:
     names = {n.id for test in tests for n in ast.walk(test) if isinstance(n, ast.Name)}
     rules = [n for decorator in kernel.decorator_list for n in ast.walk(decorator)]
     return names | {n.value for n in rules if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+
+
+def _decisive(kernel: FunctionNode, constexprs: frozenset[str]) -> set[str]:
+    """Constexprs of which a part of a test asks for nothing else: with a size that the launch gives, others stay open."""
+    pending: list[ast.expr] = [n.test for n in ast.walk(kernel) if isinstance(n, ast.If | ast.IfExp | ast.While)]
+    found: set[str] = set()
+    while pending:
+        match pending.pop():
+            case ast.BoolOp(values=values):
+                pending += values
+            case ast.UnaryOp(op=ast.Not(), operand=inner):
+                pending.append(inner)
+            case part:
+                names = {n.id for n in ast.walk(part) if isinstance(n, ast.Name)}
+                found |= names if names <= constexprs else set()
+    return found
 
 
 def _sizes(values: Sequence[Any]) -> str:
