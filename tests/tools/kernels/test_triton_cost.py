@@ -113,6 +113,7 @@ CASES = [
     Case("own", "traps", "skipped", (3,), {
         "X": t(4, 32), "Ids": t(3, dtype="int32", below=4), "Y": t(3, 32), "BLOCK": 32,
     }),
+    Case("own", "traps", "scalars", (1,), {"X": t(64), "Y": t(64), "scale": 0.5, "N": 5, "BLOCK": 64}),
     Case("own", "traps", "carried", (1,), {"X": t(512), "Y": t(32), "N": 3, "BLOCK": 32}),
 ]  # fmt: skip
 

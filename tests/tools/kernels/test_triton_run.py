@@ -224,3 +224,31 @@ def test_a_descriptor_stores_the_tile_that_it_is_handed_row_by_row(
     inventory = scan(own, MemoryStore(), **QUIET)
     (kernel,) = describe(own, inventory, select(inventory, "k"), **QUIET)
     assert [(m.shape, m.coalesced) for m in kernel.stores] == [(shape, along)]
+
+
+SCALARS = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def k(X, s, n, B: tl.constexpr):
+    at = tl.program_id(0) * B + tl.arange(0, B)
+    for i in range(3):
+        made = SCALAR
+    tl.store(X + at, made)
+"""
+
+
+@pytest.mark.parametrize(
+    ("scalar", "flops"),
+    [
+        ("s * 1.5", 1), ("1.0 / n", 1), ("n / 2", 1), ("(n + 1) * 2.0", 1), ("i * 2.0", 1), ("s * 1.5 + 1.0 / n", 3), ("2.0 * s - s", 2),
+        ("tl.load(X) * 0.5", 1), ("B * 0.5", 0), ("B / 2", 0), ("0.5 * 3.0", 0), ("n * 2", 0), ("n // 2", 0), ("n % 2 + 1", 0), ("i + n", 0),
+    ],
+)  # fmt: skip
+def test_arithmetic_of_single_floats_counts_where_a_run_does_it(tmp_path: Path, scalar: str, flops: int) -> None:
+    (tmp_path / "k.py").write_text(SCALARS.replace("SCALAR", scalar))
+    own = Repository(name="own", root=tmp_path, packages=())
+    inventory = scan(own, MemoryStore(), **QUIET)
+    (kernel,) = describe(own, inventory, select(inventory, "k"), **QUIET)
+    assert cost(kernel).flops == str(3 * flops)

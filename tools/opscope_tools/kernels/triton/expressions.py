@@ -26,6 +26,7 @@ from opscope_tools.kernels.triton.tiles import (
     computed,
     folded,
     literal,
+    of_run,
     padded,
     sources_of,
 )  # fmt: skip
@@ -445,16 +446,18 @@ class Expressions(Operations, Ways):
             return known
         shape = broadcast([a, b])
         whole = isinstance(op, ast.BitAnd | ast.BitOr | ast.BitXor | ast.LShift | ast.RShift | ast.FloorDiv | ast.Mod)
-        data = not whole and (a.data or b.data or (shape != () and any(isinstance(v.constant, float) for v in (a, b))))
+        constant = any(isinstance(v.constant, float) for v in (a, b))
+        floats = constant or (shape == () and isinstance(op, ast.Div))
+        data = not whole and (a.data or b.data or (floats and (shape != () or _at_run(a) or _at_run(b))))
         if a.block or b.block:
             return a if a.block else b
         accumulates = isinstance(op, ast.Add) and self.accumulates(a, b, node)
         sources = a.sources | b.sources
-        if isinstance(op, ast.Div) or any(isinstance(v.constant, float) for v in (a, b)):
+        if isinstance(op, ast.Div) or constant:
             self.of_floats(a, b)
         if data and isinstance(op, _ARITHMETIC) and not accumulates:
             self.compute(node, shape, sources, 1)
-        scalar = shape == () and not data and not a.data and not b.data
+        scalar = shape == () and not a.data and not b.data
         number = computed(op, a.number, b.number) if scalar else None
         steps = combined(op, a, b, shape) if shape is not None else ()
         roots = a.roots + b.roots if isinstance(op, ast.Add) else a.roots if isinstance(op, ast.Sub) else ()
@@ -542,6 +545,11 @@ def _of_ids(test: Expression) -> bool:
 
 def _joined(symbol: str, tests: list[Expression]) -> Expression:
     return reduce(partial(Joined, symbol), tests)
+
+
+def _at_run(scalar: Value) -> bool:
+    """Whether a run tells a scalar, the compiler alone does not: what is handed to a kernel, loaded or counted."""
+    return bool(scalar.roots or scalar.sources) or scalar.number is None or of_run(scalar.number)
 
 
 def _sides(node: ast.AST) -> tuple[ast.expr, ast.expr]:
