@@ -48,9 +48,11 @@ class Struct:
     whole: bool = True
 
     def called(self, name: str, count: int) -> Method | None:
-        """The one method of a name that takes so many arguments."""
+        """The one method of a name that takes so many arguments; of two that differ in `const` alone the one that may be written through."""
         found = [m for m in self.methods if m.name == name and len(m.parameters) == count]
-        return found[0] if len(found) == 1 else None
+        alike = len({tuple(kind for kind, _ in m.parameters) for m in found}) == 1
+        written = [m for m in found if m.returns is not None and m.returns.reference and "const" not in m.returns.words]
+        return (written or found)[0] if alike and len(found) <= 2 else None
 
 
 def find_struct(

@@ -7,8 +7,9 @@ not found and takes floating-point values, pointers or data is put among what is
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeAlias
 
 from opscope_tools.kernels.cuda.launch.host_expressions import CEIL_DIV
 from opscope_tools.kernels.cuda.names.functions import Function, fitting
@@ -36,7 +37,7 @@ from opscope_tools.kernels.cuda.run.language import LOADS, STORES, Effect, assem
 from opscope_tools.kernels.cuda.run.state import State, Values
 from opscope_tools.kernels.cuda.run.tensors import Tensors
 from opscope_tools.kernels.cuda.run.variables import bind, forget
-from opscope_tools.kernels.cuda.syntax.nodes import Assembly, Call, Member, Name, Node, Unary, spelled
+from opscope_tools.kernels.cuda.syntax.nodes import Assembly, Call, Member, Name, Node, TypeName, Unary, spelled
 from opscope_tools.kernels.run.events import Call as FunctionCall
 from opscope_tools.kernels.run.events import Part
 from opscope_tools.kernels.run.log import EVERY, FLOPS, MEMORY
@@ -60,6 +61,7 @@ SAME_POINTER = frozenset(
     "__builtin_assume_aligned __cvta_generic_to_global __nv_cvta_generic_to_global_impl forward move launder".split()
 )
 MATMUL: frozenset[Part] = frozenset({"matmul", "flops"})
+Parameters: TypeAlias = Iterable[tuple[TypeName, str]]
 
 
 class Calls:
@@ -79,18 +81,14 @@ class Calls:
         if isinstance(node.function, Member):
             return self.method(state, node, node.function)
         if not isinstance(node.function, Name):
-            found = self.value(state, node.function)
-            values = [self.handed(state, a) for a in node.arguments]
-            return self.functions.closure(state, found, values) if found.function else self.unknown(state, node, values)
+            return self.of_value(state, node, self.place(state, node.function))
         name = node.function.text
         plain = name.rpartition("::")[2]
         variable = state.scope.find(name)
-        if variable is not None and variable.function is not None:
-            if isinstance(variable.function, str):
-                return self.by_name(state, node, variable.function, ())
-            return self.functions.closure(state, variable, [self.value(state, a) for a in node.arguments])
+        if variable is not None and isinstance(variable.function, str):
+            return self.by_name(state, node, variable.function, ())
         if variable is not None:
-            return self.unknown(state, node, [self.handed(state, a) for a in node.arguments])
+            return self.of_value(state, node, self.place(state, node.function))
         if plain in LOADS and node.arguments:
             return read(state, self._target(state, node), node, plain, node.arguments[0])
         if plain in STORES and len(node.arguments) == 2:
@@ -102,6 +100,35 @@ class Calls:
         if plain in _COPIES and len(node.arguments) >= 3:
             return self.copied(state, node)
         return self.by_name(state, node, name, node.function.arguments or ())
+
+    def of_value(self, state: State, node: Call, found: Value) -> Value:
+        """A call of what an expression comes to: a lambda, or an object whose structure says what that does."""
+        places = [self.place(state, a) for a in node.arguments]
+        if found.function is None:
+            return self.of_object(state, node, found, "operator()", node.arguments, places)
+        values = self.given(state, found.function[0].parameters, node.arguments, places)
+        made = self.functions.closure(state, found, values)
+        _written_through(state, found.function[0].parameters, node.arguments, places)
+        return made
+
+    def of_object(
+        self, state: State, node: Node, base: Value, name: str, arguments: Sequence[Node], places: list[Value]
+    ) -> Value:  # fmt: skip
+        """A method of an object; where its structure does not tell it, what it does is not counted."""
+        method = self.functions.method_of(state, base, name, len(places))
+        if method is None:
+            values = [_taken(state, p, a) for p, a in zip(places, arguments, strict=True)]
+            return self.unknown(state, node, [base, *values], of_object=base.type.kind not in {"int", "float"})
+        made = self.functions.method(state, base, method, self.given(state, method.parameters, arguments, places))
+        _written_through(state, method.parameters, arguments, places)
+        return made
+
+    def given(
+        self, state: State, parameters: Parameters, arguments: Sequence[Node], places: Sequence[Value]
+    ) -> list[Value]:  # fmt: skip
+        """What parameters are given: places where they are references, else what is read there."""
+        given = zip(parameters, arguments, places, strict=False)
+        return [place if kind.reference else read(state, place, node) for (kind, _), node, place in given]
 
     def _own_atomic(self, state: State, name: str) -> bool:
         """Whether an atomic operation that is none of the language is a function of the repository."""
@@ -134,8 +161,8 @@ class Calls:
             return group
         if kind is not None:
             return converted(values[0], kind) if len(values) == 1 else Value(kind)
-        if state.this is not None and (made := self.functions.method(state, state.this, plain, values)) is not None:
-            return made
+        if state.this is not None and (method := self.functions.method_of(state, state.this, plain, len(values))):
+            return self.functions.method(state, state.this, method, values)
         if CEIL_DIV.match(plain) and len(values) == 2 and None not in (values[0].number, values[1].number):
             number = ceil_div(values[0].number, values[1].number)
             return whole(number, INT, values[0].varies | values[1].varies)
@@ -254,41 +281,42 @@ class Calls:
     def method(self, state: State, node: Call, function: Member) -> Value:
         """A call of a member: of a cooperative group, of a structure of the repository, or unknown."""
         base = self.place(state, function.base)
-        values = [self.handed(state, a) for a in node.arguments]
+        places = [self.place(state, a) for a in node.arguments]
         told = of_group(base.type.name, function.name, lambda name, axis: index_of(state, node, name, axis))
         if told is not None:
             if "blockIdx" in str(told.number):
                 state.log.assumptions.setdefault(f"The grid has one axis (line {state.line(node)}, `{shown(node)}`).")
             return told
-        if function.name in {"thread_rank", "num_threads", "sync", "meta_group_rank"} and not values:
+        if function.name in {"thread_rank", "num_threads", "sync", "meta_group_rank"} and not places:
             return Value(VOID if function.name == "sync" else UNKNOWN, varies=frozenset({"thread", "data"}))
         if function.arrow and base.type.kind == "pointer" and base.type.of is not None:
             base = read(state, base, function.base)
             base = pointed(state, base, base.varies, lane_step(base))
-        made = self.functions.method(state, base, function.name, values)
-        if made is not None or function.name in state.scope.library.devices:
-            state.log.met(FunctionCall(**state.at(node), name=function.name, followed=made is not None))
-        if made is not None:
-            return made
-        if _ADDRESSES.fullmatch(function.name):
-            return _address_of(base, function, values)
-        return self.unknown(state, node, [base, *values], of_object=base.type.kind not in {"int", "float"})
+        followed = self.functions.method_of(state, base, function.name, len(places)) is not None
+        if followed or function.name in state.scope.library.devices:
+            state.log.met(FunctionCall(**state.at(node), name=function.name, followed=followed))
+        if not followed and _ADDRESSES.fullmatch(function.name):
+            return _address_of(
+                base, function, [_taken(state, p, a) for p, a in zip(places, node.arguments, strict=True)]
+            )
+        return self.of_object(state, node, base, function.name, node.arguments, places)
 
     def handed(self, state: State, node: Node) -> Value:
         """What a function that is not followed is handed."""
         return _taken(state, self.place(state, node), node)
 
-    def unknown(self, state: State, node: Call, values: list[Value], of_object: bool = False) -> Value:
+    def unknown(self, state: State, node: Node, values: list[Value], of_object: bool = False) -> Value:
         """A call that is not followed."""
+        name = shown(node.function) if isinstance(node, Call) else shown(node)
         varies = frozenset[str]().union(frozenset(), *(v.varies for v in values))
         for value in values:  # whoever takes a lambda calls it, who knows how often
             if value.function is not None and not isinstance(value.function, str) and state.counted:
-                with state.log.apart(), state.on(node, f"{shown(node.function)} calls it", True, "open"):
+                with state.log.apart(), state.on(node, f"{name} calls it", True, "open"):
                     self.functions.closure(state, value, [])
         if of_object or any(v.type.kind != "int" or v.varies & {"data"} for v in values):
             memory = any(_leads_to_memory(v) for v in values)
             spelled_ = shown(node) if memory else ""
-            state.missing(f"`{shown(node.function)}`", node, EVERY if memory else EVERY - MEMORY, spelled_)
+            state.missing(f"`{name}`", node, EVERY if memory else EVERY - MEMORY, spelled_)
             varies |= {"data"}
         return Value(UNKNOWN, varies=varies)
 
@@ -308,19 +336,9 @@ class Calls:
             if (key := (id(function), state.via)) in self._listed:
                 return Value(UNKNOWN, varies=frozenset({"data"}))
             self._listed.add(key)
-        values = [
-            place if kind.reference else read(state, place, argument)
-            for (kind, _), place, argument in zip(function.parameters, places, node.arguments, strict=False)
-        ]  # fmt: skip
+        values = self.given(state, function.parameters, node.arguments, places)
         made = self.functions.function(state, function, arguments, values)
-        for (kind, _), place in zip(function.parameters, places, strict=False):
-            variable = place.root and not place.where and place.type.kind == "int"
-            if variable and kind.reference and "const" not in kind.words:
-                bind(state, place.root, Value(place.type, varies=place.varies | {"data"}))  # it may have been changed
-        for argument, (kind, _) in zip(node.arguments, function.parameters, strict=False):
-            handed = argument.operand if isinstance(argument, Unary) and argument.operator == "&" else None
-            if isinstance(handed, Name) and "const" not in kind.words:
-                forget(state, [handed.text], "data")
+        _written_through(state, function.parameters, node.arguments, places)
         return made
 
     def assembly(self, state: State, node: Assembly) -> None:
@@ -347,6 +365,20 @@ class Calls:
             memory = re.match(r"(?:ld|st|red|atom|cp)\b", name) is not None
             lost = MEMORY if memory else frozenset[Part]({"matmul", "flops"}) if "mma" in name else FLOPS
             state.missing(f"`{name}`", node, lost, f'asm("{name} ...")' if memory else "")
+
+
+def _written_through(
+    state: State, parameters: Parameters, arguments: Sequence[Node], places: Sequence[Value]
+) -> None:  # fmt: skip
+    """Behind a call: variables that it was handed by reference, or whose address it was, may have been changed."""
+    for (kind, _), place, argument in zip(parameters, places, arguments, strict=False):
+        if "const" in kind.words:
+            continue
+        if kind.reference and place.root and not place.where and place.type.kind == "int":
+            bind(state, place.root, Value(place.type, varies=place.varies | {"data"}))
+        handed = argument.operand if isinstance(argument, Unary) and argument.operator == "&" else None
+        if isinstance(handed, Name):
+            forget(state, [handed.text], "data")
 
 
 def _address_of(base: Value, function: Member, values: list[Value]) -> Value:

@@ -150,7 +150,10 @@ class Expressions:
 
     def indexed(self, state: State, node: Index) -> Value:
         """The place `a[i]`, with the step between neighbouring lanes; nothing is read yet."""
-        base, index = self.value(state, node.base), self.value(state, node.index)
+        base = self.place(state, node.base)
+        if base.type.struct is not None:
+            return self.calls.of_object(state, node, base, "operator[]", [node.index], [self.place(state, node.index)])
+        base, index = read(state, base, node.base), self.value(state, node.index)
         varies = base.varies | index.varies
         if base.type.kind not in {"pointer", "array"} or base.type.of is None:
             if base.type.kind in {"vector", "object"} and base.space != "global" and base.type.of is not None:
@@ -322,7 +325,7 @@ class Expressions:
             new = _operated(state, node, compound, read(state, target, node.target), new)
         elif target.type.kind == "object" and new.type.kind in {"int", "float"} and not target.type.fields:
             state.missing(f"`=` of {target.type.name}", node, FLOPS)
-        if target.where == "unknown":
+        if target.where == "unknown" or _leads_nowhere(target, node.target):
             state.missing(f"the store through `{shown(node.target)}`", node, MEMORY, shown(node.target))
         elif target.where:
             access(state, node.target, target, "store", f"store {node.operator}" if compound else "store")
@@ -346,6 +349,12 @@ def _named(state: State, node: Name) -> Value:
                 found = block[node.text] = replace(found, root=node.text)
             return found
     return state.scope.constant(node.text if node.arguments is None else f"{node.text}<{', '.join(node.arguments)}>")  # fmt: skip
+
+
+def _leads_nowhere(target: Value, node: Node) -> bool:
+    """Whether reading does not tell which place an expression that is written to stands for."""
+    untold = isinstance(node, Call) and target.type.kind == "unknown" and target.cute is None
+    return not target.where and (untold or isinstance(node, Conditional | Sequence))
 
 
 def _size_of(state: State, text: str) -> Value:

@@ -11,6 +11,7 @@ from typing import Any
 from opscope_tools.kernels.cuda.checks import assertions
 from opscope_tools.kernels.cuda.names.functions import Function
 from opscope_tools.kernels.cuda.names.scope import Scope
+from opscope_tools.kernels.cuda.names.structures import Method
 from opscope_tools.kernels.cuda.names.values import UNKNOWN, UNTOLD, VOID, Type, Value, converted, named_type, pointer
 from opscope_tools.kernels.cuda.run.state import Runs, State, Values
 from opscope_tools.kernels.cuda.run.variables import forget, writes
@@ -65,7 +66,7 @@ class Functions:
         }
         inner = replace(
             owner, threads=state.threads, times=state.times, path=state.path, depth=state.depth + 1, returned=[], left=set(),
-            turns=state.turns if state is owner else None, loops_around=state.deep - len(owner.loops),
+            turns=state.turns if state is owner else None, loops_around=state.deep - len(owner.loops), gives_place=node.reference,
         )  # fmt: skip
         deep = len(scope.blocks)
         scope.blocks.append(given)
@@ -86,27 +87,30 @@ class Functions:
         for (kind, name), value in zip(function.parameters, values, strict=False):
             made = value if value.function is not None else _handed(kind, value, scope.type_of(kind))
             scope.declare(name, replace(made, root=""))
-        inner = state.entered(scope, function.name)
+        inner = state.entered(scope, function.name, function.returns)
         self.run(inner)
         return replace(_returned(inner, function.returns), root="")
 
-    def method(self, state: State, base: Value, name: str, values: list[Value]) -> Value | None:
-        """A method of a structure that is known; None where it is not."""
+    def method_of(self, state: State, base: Value, name: str, count: int) -> Method | None:
+        """The method that a call of an object means; None where its structure is not known, or has none."""
         if base.type.struct is None or state.depth >= DEPTH:
             return None
+        found: Method | None = base.type.struct[0].called(name, count)
+        return found
+
+    def method(self, state: State, base: Value, method: Method, values: list[Value]) -> Value:
+        """A method of an object whose structure is known."""
         struct, scope = base.type.struct
-        method = struct.called(name, len(values))
-        if method is None:
-            return None
         fields = {}
-        for field, kind in base.type.fields.items():
-            where = "global" if base.where == "global" else ""
+        where = base.where if base.where in {"global", "unknown"} else ""
+        for field, of in base.type.fields.items():
+            leads = of.kind in {"pointer", "array"}
             fields[field] = base.parts.get(field) or Value(
-                kind, varies=base.varies, space=base.space or where if kind.kind in {"pointer", "array"} else "",
-                where=where if kind.kind != "array" else "",
+                of, varies=base.varies, space=base.space or where if leads else "",
+                where=where if of.kind != "array" else "", origin=base.origin if leads else (),
             )  # fmt: skip
         given: dict[str, Value] = {}
-        inner = _within(state, scope, [fields, given], f"{struct.name}.{name}")
+        inner = _within(state, scope, [fields, given], f"{struct.name}.{method.name}", method.returns)
         inner.this = base
         for (kind, parameter), value in zip(method.parameters, values, strict=True):
             made = _handed(kind, value, inner.scope.type_of(kind))
@@ -125,7 +129,7 @@ class Functions:
             parts = dict(zip(names, values, strict=False)) if struct.whole and not struct.methods else {}
             return Value(kind, parts={n: converted(v, kind.fields[n]) for n, v in parts.items()})
         given = {name: replace(v, root="", where="") for (_, name), v in zip(method.parameters, values, strict=True)}
-        inner = _within(state, scope, [{}, given], struct.name)
+        inner = _within(state, scope, [{}, given], struct.name, None)
         parts = {n: converted(self.value(inner, v), kind.fields[n]) for n, v in method.starts if n in kind.fields}
         self.statements.run(inner, method.body)
         return Value(kind, parts={n: replace(v, root="", where="") for n, v in parts.items()})
@@ -173,15 +177,19 @@ class Functions:
         return replace(found, root="", varies=frozenset())
 
 
-def _within(state: State, scope: Scope, blocks: list[dict[str, Value]], name: str) -> State:
+def _within(
+    state: State, scope: Scope, blocks: list[dict[str, Value]], name: str, returns: TypeName | None
+) -> State:  # fmt: skip
     """Inside a structure's method."""
     inner = Scope(scope.function, state.scope.library, dict(scope.types), [*scope.blocks, *blocks], scope.compile_time)
-    return state.entered(inner, name)
+    return state.entered(inner, name, returns)
 
 
 def _handed(kind: TypeName, value: Value, of: Type) -> Value:
-    """What a parameter of a type is handed."""
-    return value if kind.reference and value.type.kind != "unknown" else converted(value, of)
+    """What a parameter of a type is handed: a reference stays the place that it means."""
+    if kind.reference:
+        return value if value.type.kind != "unknown" else replace(value, type=of)
+    return converted(value, of)
 
 
 def by_types(functions: list[Function], values: list[Value]) -> list[Function]:
@@ -238,7 +246,7 @@ def _one(values: list[Value]) -> Value:
     if len(values) == 1:
         return replace(values[0], root="")
     varies = frozenset[str]().union(*(v.varies for v in values)) | {"data"}
-    spaces = {v.space for v in values}
+    spaces, places = {v.space for v in values}, {v.where for v in values}
     numbers = {v.number for v in values}
     known = next((v.type for v in values if v.type.kind != "unknown"), UNKNOWN)
     return Value(
@@ -246,6 +254,7 @@ def _one(values: list[Value]) -> Value:
         values[0].number if len(numbers) == 1 else None,
         varies=varies,
         space=spaces.pop() if len(spaces) == 1 else "",
+        where=places.pop() if len(places) == 1 else "unknown",
         step=UNTOLD,
         origin=tuple(dict.fromkeys(o for v in values for o in v.origin)),
     )

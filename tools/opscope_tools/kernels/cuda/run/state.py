@@ -15,7 +15,7 @@ from opscope_schemas.formula import Formula
 
 from opscope_tools.kernels.cuda.names.scope import Scope
 from opscope_tools.kernels.cuda.names.values import Value
-from opscope_tools.kernels.cuda.syntax.nodes import Block, Braced, Call, Name, Node
+from opscope_tools.kernels.cuda.syntax.nodes import Block, Braced, Call, Name, Node, TypeName
 from opscope_tools.kernels.run.events import Part, Unknown
 from opscope_tools.kernels.run.log import EVERY, Entry, Log, Lost
 from opscope_tools.kernels.run.paths import Path, Status, Step, counted
@@ -54,6 +54,8 @@ class State:
     depth: int = 0
     #: the object whose method this is
     this: Value | None = None
+    #: what it gives back is a place: whoever calls it reads it, or writes to it
+    gives_place: bool = False
     #: lines of the loops of this function that are open, and how many are around its call
     loops: list[int] = field(default_factory=list)
     loops_around: int = 0
@@ -72,11 +74,12 @@ class State:
     statement: Node = field(default_factory=lambda: Block(0, []))
     _total: tuple[Threads | None, Formula | None, int] = (None, None, 0)
 
-    def entered(self, scope: Scope, name: str) -> State:
+    def entered(self, scope: Scope, name: str, returns: TypeName | None) -> State:
         """Inside a function that is called here."""
         return State(
             self.log, scope, self.block, self.threads, self.times, self.path, scope.function.file,
             f"{self.via} > {name}" if self.via else name, self.depth + 1, loops_around=self.deep,
+            gives_place=returns is not None and returns.reference,
         )  # fmt: skip
 
     @property
@@ -161,6 +164,9 @@ class Calls(Protocol):
     """What calls come to."""
 
     def call(self, state: State, node: Call) -> Value: ...
+    def of_object(
+        self, state: State, node: Node, base: Value, name: str, arguments: Sequence[Node], places: list[Value]
+    ) -> Value: ...  # fmt: skip
 
     @property
     def tensors(self) -> Tensors: ...

@@ -94,7 +94,8 @@ class Statements:
                 return self.switch(state, node)
             case Return(value=value):
                 if value is not None:
-                    state.returned.append(self.value(state, value))
+                    given = self.place if state.gives_place else self.value
+                    state.returned.append(given(state, value))
                 return "return"
             case Jump(word=word):
                 if word == "goto":

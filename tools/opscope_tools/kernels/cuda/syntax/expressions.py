@@ -438,10 +438,15 @@ class Parser:
     def _lambda(self) -> Node:
         position = self.position()
         self.skip_bracketed()
+        while _WORD.fullmatch(self.peek()) or self.peek() == "<":  # `__device__`, parameters of a template
+            self.at = self.list_end(self.at) or self.at + 1
         parameters = self.parameters() if self.peek() == "(" else []
+        behind = self.at
         while self.peek() not in {"{", ""}:
             self.at += 1
-        return Lambda(position, parameters, self.block())
+        given = [token.text for token in self.tokens[behind : self.at]]
+        reference = "->" in given and bool({"&", "&&"} & {given[-1]})
+        return Lambda(position, parameters, self.block(), reference)
 
     def parameters(self) -> list[tuple[TypeName, str]]:
         """(type, name) of each parameter between parentheses."""

@@ -149,6 +149,8 @@ class Lambda(Node):
 
     parameters: list[tuple[TypeName, str]]
     body: Node
+    #: it says that it gives a reference
+    reference: bool = False
 
 
 @dataclass(slots=True, eq=False)
