@@ -16,7 +16,7 @@ from opscope_schemas.tiling import Cost, CostLine, Launch
 
 from opscope_tools.kernels.projections.accesses import moved
 from opscope_tools.kernels.run.events import MOVES, Access, Arithmetic, Branch, Event, Part, Product, Unknown
-from opscope_tools.kernels.run.log import Entry, Log, Lost
+from opscope_tools.kernels.run.log import Log, Lost
 from opscope_tools.kernels.values.conditions import canonical, negated
 from opscope_tools.kernels.values.expressions import COMPARISONS, Call
 from opscope_tools.kernels.values.notation import Counts, evaluate, names_of, read_size
@@ -214,10 +214,10 @@ def cuda_cost(log: Log, grids: Sequence[Launch], sizes: Mapping[str, int]) -> Co
         loaded = times * counts.read(entry.read) if entry.read else zero
         stored = times * counts.read(entry.written) if entry.written else zero
         if "threadIdx" in str(flops + loaded + stored):
-            lost = Lost(_parts_of(entry), entry.loops)
+            lost = Lost(entry.parts, entry.loops)
             missing.setdefault(f"{entry.operation} at line {entry.line}, which differs from thread to thread", lost)
             continue
-        for part in _parts_of(entry):
+        for part in entry.parts:
             reached[part] = max(reached.get(part, 0), entry.loops)
         line = lines.setdefault((entry.file, entry.line, entry.via, entry.operation), [zero, zero])
         line[0], line[1] = line[0] + flops, line[1] + loaded + stored
@@ -249,12 +249,6 @@ def cuda_cost(log: Log, grids: Sequence[Launch], sizes: Mapping[str, int]) -> Co
         assumptions=(_FULL, _CACHES, *log.assumptions, *((f"No cost of a launch: {reason}.",) if reason else ()), *said),
         evaluated={} if against else numbers,
     )  # fmt: skip
-
-
-def _parts_of(entry: Entry) -> frozenset[Part]:
-    """The parts of a cost that an entry adds to."""
-    amounts = (entry.flops or entry.product, entry.product, entry.read, entry.written)
-    return frozenset(part for part, amount in zip(_PARTS, amounts, strict=True) if amount)
 
 
 def _told(part: Part, reached: Mapping[Part, int], missing: Iterable[Lost]) -> bool:

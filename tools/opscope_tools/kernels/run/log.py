@@ -43,6 +43,14 @@ class Entry:
     #: loops around it
     loops: int = 0
 
+    @property
+    def parts(self) -> frozenset[Part]:
+        """The parts of a cost that it adds to."""
+        told: dict[Part, object] = {
+            "flops": self.flops or self.product, "matmul": self.product, "read": self.read, "write": self.written
+        }  # fmt: skip
+        return frozenset(part for part, amount in told.items() if amount)
+
 
 @dataclass(frozen=True, slots=True)
 class Lost:
@@ -73,16 +81,16 @@ class Sums:
         """Whether it costs nothing, for certain."""
         return not self.entries and not self.not_counted
 
+    def lose(self, what: str, lost: Lost) -> None:
+        """Note that something is not counted, beside what is known of it."""
+        known = self.not_counted.get(what, Lost(frozenset(), 0))
+        self.not_counted[what] = Lost(known.parts | lost.parts, max(known.loops, lost.loops))
+
     @property
     def parts(self) -> frozenset[Part]:
         """The parts of a cost that it has something of."""
         found = {part for lost in self.not_counted.values() for part in lost.parts}
-        for entry in self.entries:
-            told: dict[Part, object] = {
-                "flops": entry.flops or entry.product, "matmul": entry.product, "read": entry.read, "write": entry.written
-            }  # fmt: skip
-            found |= {part for part, amount in told.items() if amount}
-        return frozenset(found)
+        return frozenset(found).union(*(entry.parts for entry in self.entries))
 
     def same(self, other: Sums) -> bool:
         """Whether two cost the same: on other lines perhaps, but all of it counted."""
@@ -198,7 +206,8 @@ class Log:
     def add(self, apart: Sums) -> None:
         """Put to the sums what was kept apart."""
         self.sums.entries.update(apart.entries)
-        self.sums.not_counted.update(apart.not_counted)
+        for what, lost in apart.not_counted.items():
+            self.sums.lose(what, lost)
         self.sums.conditions.update(apart.conditions)
 
 

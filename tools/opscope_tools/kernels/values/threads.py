@@ -7,6 +7,8 @@ are two. A test on a digit leaves some of its values; the threads are the produc
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import product
+from math import prod
 from typing import Any, Literal
 
 from opscope_schemas.formula import Formula
@@ -31,6 +33,8 @@ class Digit:
     full: bool = True
 
 
+#: threads of a block, as CUDA has them
+_MOST_MEMBERS = 1024
 #: a digit by its place, before its values are looked at
 Key = tuple[str, Any, Any]
 
@@ -44,6 +48,8 @@ class Threads:
     factor: Any = 1
     #: what is taken for granted about the size of the block
     assumed: tuple[str, ...] = ()
+    #: their indices along x, y and z, where the block has one size and tests tell them one by one
+    members: frozenset[tuple[int, ...]] | None = None
 
     def total(self, counts: Counts) -> Formula:
         """How many threads these are."""
@@ -108,12 +114,17 @@ class Threads:
             made.append(replace(digit, high=place, count=lower, full=lower == inner))
             made.append(replace(digit, low=place, count=upper, full=digit.full))
             done = True
-        return Threads(tuple(made), self.factor, tuple(dict.fromkeys(assumed))) if done else None
+        return replace(self, digits=tuple(made), assumed=tuple(dict.fromkeys(assumed))) if done else None
 
     def with_(self, old: list[Digit], new: list[Digit]) -> Threads:
         """With some digits in the place of others."""
         table = dict(zip(old, new, strict=True))
-        return replace(self, digits=tuple(table.get(d, d) for d in self.digits))
+        return replace(self, digits=tuple(table.get(d, d) for d in self.digits), members=None)
+
+    def of(self, members: frozenset[tuple[int, ...]]) -> Threads:
+        """Those that are given one by one."""
+        digits = tuple(replace(d, count=1, left="some", full=False) for d in self.digits)
+        return Threads(digits, len(members), self.assumed, members)
 
     def below(self, digits: list[Digit], bound: Any) -> Threads | None:
         """Those whose number, made of the digits, is less than a bound."""
@@ -168,4 +179,6 @@ class Threads:
 
 def whole(sizes: dict[str, Any]) -> Threads:
     """All threads of a block of the given sizes."""
-    return Threads(tuple(Digit(axis, 1, None, size) for axis, size in sizes.items()))
+    told = all(isinstance(size, int) for size in sizes.values()) and prod(sizes.values()) <= _MOST_MEMBERS
+    members = frozenset(product(*(range(size) for size in sizes.values()))) if told else None
+    return Threads(tuple(Digit(axis, 1, None, size) for axis, size in sizes.items()), members=members)

@@ -7,13 +7,14 @@ one of its forms that does the work, and the same question is never answered in 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from opscope_tools.kernels.cuda.names.values import ENUMERATION, Value, computed
 from opscope_tools.kernels.run.log import Log
 from opscope_tools.kernels.values.conditions import canonical, negated
-from opscope_tools.kernels.values.expressions import Operation, Quantity, ceil_div, render
+from opscope_tools.kernels.values.expressions import Operation, Quantity, ceil_div, number_at, render
 from opscope_tools.kernels.values.notation import Counts
 from opscope_tools.kernels.values.threads import Digit, Threads
 
@@ -53,7 +54,22 @@ class Guards:
     def decide(self, test: Value, threads: Threads, wanted: bool = True, forced: bool = False) -> Decision:
         """How a test goes; `wanted` is the answer to assume where parameters decide, `forced` also for bounds of indices."""
         self._forced = forced
-        return self._decide(test, threads, wanted)
+        decision = self._decide(test, threads, wanted)
+        told = test.varies == {"thread"} and threads.members is not None and isinstance(decision.outcome, str)
+        return self._one_by_one(test, threads, decision) if told else decision
+
+    def _one_by_one(self, test: Value, threads: Threads, decision: Decision) -> Decision:
+        """The same decision, with which threads each side is for; what it leaves open is decided so."""
+        assert threads.members is not None
+        answers = {one: holds(test, _indices(one)) for one in threads.members}
+        if None in answers.values():
+            return decision
+        sides = []
+        for known, taken in ((decision.yes, True), (decision.no, False)):
+            members = frozenset(one for one, answer in answers.items() if answer is taken)
+            told = known is not None and known.total(self.log.counts).constant() == len(members)
+            sides.append(replace(known, members=members) if known is not None and told else threads.of(members))
+        return replace(decision, outcome="threads", yes=sides[0], no=sides[1])
 
     def turn(self, decision: Decision) -> None:
         """Take what a decision assumed to be the other way round."""
@@ -190,6 +206,26 @@ class Guards:
         return Decision(inside, conditions=(text if inside else negated(text),))
 
 
+def holds(test: Value, values: Mapping[str, int]) -> bool | None:
+    """Whether a test is met where the quantities in it have these values; None where that is not told."""
+    if not test.test or isinstance(test.number, int):
+        number = number_at(test.number, values)
+        return None if number is None else bool(number)
+    word, *parts = test.test
+    if word not in {"and", "or", "not"}:
+        made = number_at(computed(word, *(part.number for part in parts)), values)
+        return None if made is None else bool(made)
+    answers = [holds(part, values) for part in parts]
+    if word == "not":
+        return None if answers[0] is None else not answers[0]
+    ends = word == "or"
+    return ends if ends in answers else None if None in answers else not ends
+
+
+def _indices(thread: tuple[int, ...]) -> dict[str, int]:
+    return {f"threadIdx.{axis}": index for axis, index in zip("xyz", thread, strict=True)}
+
+
 def _text(operator: str, a: Value, b: Value) -> str:
     left, right = (Quantity(v.root) if v.number is None and v.root else v.number for v in (a, b))
     text = "" if left is None or right is None else Operation(operator, left, right).text
@@ -258,4 +294,4 @@ def _below(
     return threads.below(covered, rest)
 
 
-__all__ = ["OPEN", "Decision", "Guards"]
+__all__ = ["OPEN", "Decision", "Guards", "holds"]

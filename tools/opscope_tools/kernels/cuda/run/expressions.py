@@ -136,15 +136,15 @@ class Expressions:
         )
         if kind.kind == "array":  # of a parameter: it lies beside the kernel's other parameters
             space = where or ("parameter" if base.space == "global" else base.space)
-        known = where or base.space == "global"  # the fields of what threads make need not be alike
+        known = not where and base.space == "global"  # the fields of what threads make need not be alike
         return Value(
             kind,
             number,
-            varies=base.varies | (_DATA if where else frozenset()),
+            varies=base.varies | (frozenset() if known else _DATA),
             space=space,
             where=where,
             root=base.root,
-            step=told(lane_step(base)) if known else UNTOLD,
+            step=told(lane_step(base)) if known or where else UNTOLD,
             origin=base.origin,
         )
 

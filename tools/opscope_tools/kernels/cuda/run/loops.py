@@ -144,30 +144,30 @@ class Loops:
             return ""
         if len(values) > MOST_UNROLLED or not _tests(node.body, name) or not _affordable(state, node, len(values)):
             return self.repeat(state, node, len(values), state.threads, name)
-        before, left = state.threads, state.left
+        before, left, untold = state.threads, state.left, state.untold
         state.left = set()
         steady = even(state, writes(state, node.body), [node.body])
         forget(state, writes(state, node.body) - {name}, "loop", steady)
         state.loops.append(state.line(node))
+        flow: Flow = ""
         for value in values:
             old = state.scope.find(name)
             if old is None:
                 break
             state.scope.change(name, replace(old, number=value, digits=(), varies=frozenset()))
-            within = state.threads
+            within, path = state.threads, state.path
             flow = self.statements.inner(state, node.body)
             if isinstance(node, For) and node.step is not None and not flow:
                 self.place(state, node.step)
             if flow in {"return", "break"}:
-                state.left = left
-                state.loops.pop()
-                return "return" if flow == "return" else ""
+                break
             if "break" not in state.left and "return" not in state.left:
-                state.threads = within
+                state.threads, state.untold, state.path = within, untold, path
         state.loops.pop()
-        _ended(state, node, before, left)
+        whole = flow == "return" and "break" not in state.left
+        _ended(state, node, before, left, untold)
         forget(state, writes(state, node.body) | {name}, "loop", steady)
-        return ""
+        return "return" if whole else ""
 
     def met(self, state: State, node: For | While | Each, name: str, trips: str) -> None:
         """Put down a loop; `trips`: of one thread."""
@@ -202,7 +202,7 @@ class Loops:
         parts = [node.body, node.test if isinstance(node, While | For) else None]
         steady = even(state, changed, [*parts, node.step if isinstance(node, For) else None])
         forget(state, changed, "loop", steady)
-        before, times, left = state.threads, state.times, state.left
+        before, times, left, untold = state.threads, state.times, state.left, state.untold
         state.loops.append(state.line(node))
         state.left = set()
         state.threads = threads
@@ -210,12 +210,19 @@ class Loops:
         outer, state.turns = state.turns, turns
         if name:
             state.log.counters.add(name)
-        flow = self.statements.inner(state, node.body)
-        if isinstance(node, For) and node.step is not None and not flow:
-            self.place(state, node.step)
+        with state.log.apart() as body:
+            flow = self.statements.inner(state, node.body)
+            if isinstance(node, For) and node.step is not None and not flow:
+                self.place(state, node.step)
         state.loops.pop()
         state.times, state.turns = times, outer
-        _ended(state, node, before, left)
+        if state.left & {"break", "return"}:  # they make fewer turns than the others
+            state.missing(f"the loop `{node.text}`, which some threads or turns leave early", node, body.parts)
+            body.entries.clear()
+        state.log.add(body)
+        if threads is not before and "return" in state.left:
+            state.lose_track(node, node.text)
+        _ended(state, node, before, left, untold)
         forget(state, changed, "loop", steady)
         if flow in {"break", "return"}:
             state.missing(f"the loop `{node.text}`, which its first iteration leaves: all of them are counted", node)
@@ -266,10 +273,14 @@ def _affordable(state: State, node: Node, times: int) -> bool:
     return state.counted and state.log.steps + 3 * size * times < _MOST_UNROLLED_STEPS
 
 
-def _ended(state: State, node: Any, before: Any, left: set[str]) -> None:
-    if "return" in state.left or "break" in state.left:
-        state.condition(f"no thread leaves the loop `{node.text}` early", node)
-    state.threads, state.left = before, left
+def _ended(state: State, node: Any, before: Any, left: set[str], untold: str) -> None:
+    """Behind a loop: the threads that came to it, those that gave up the function in it left out."""
+    returned = "return" in state.left
+    if returned and state.left != {"return"}:
+        state.lose_track(node, node.text)
+    elif not returned:
+        state.threads, state.untold = before, untold
+    state.left = left | {"return"} if returned else left
 
 
 def leaves_early(body: Node, inner: bool = False) -> bool:

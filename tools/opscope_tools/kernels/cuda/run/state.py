@@ -66,6 +66,8 @@ class State:
     elsewhere: list[Value] = field(default_factory=list)
     #: ways in which some threads left early
     left: set[str] = field(default_factory=set)
+    #: why it is not told which threads come here; what they do is then not counted
+    untold: str = ""
     #: where pointers that local arrays hold lead to
     spaces: dict[str, str] = field(default_factory=dict)
     #: numbers that are made of the indices of thread and block
@@ -78,7 +80,7 @@ class State:
         """Inside a function that is called here."""
         return State(
             self.log, scope, self.block, self.threads, self.times, self.path, scope.function.file,
-            f"{self.via} > {name}" if self.via else name, self.depth + 1, loops_around=self.deep,
+            f"{self.via} > {name}" if self.via else name, self.depth + 1, loops_around=self.deep, untold=self.untold,
             gives_place=returns is not None and returns.reference,
         )  # fmt: skip
 
@@ -133,15 +135,24 @@ class State:
         self, node: Node, operation: str, flops: int = 0, *, product: Fraction = Fraction(0), read: str = "", written: str = ""
     ) -> None:  # fmt: skip
         """FLOPs and bytes of one execution."""
-        if flops or product or read or written:
-            entry = Entry(
-                self.file, self.line(node), self.via, operation, self.total(), flops, product, read, written, self.deep
-            )
+        if not (flops or product or read or written):
+            return
+        entry = Entry(
+            self.file, self.line(node), self.via, operation, self.total(), flops, product, read, written, self.deep
+        )
+        if self.untold:
+            self.log.sums.lose(self.untold, Lost(entry.parts, self.deep))
+        else:
             self.log.sums.entries[entry] += 1
+
+    def lose_track(self, node: Node, test: str) -> None:
+        """From here on it is not told which threads, or turns of a loop, a test has let go on."""
+        self.untold = self.untold or f"what `{test}` decides: what of it goes on ({self.named(self.line(node))})"
+        self.path = (*self.path, Step(test, False, "open", self.line(node)))
 
     def missing(self, what: str, node: Node, loses: frozenset[Part] = EVERY, through: str = "") -> None:
         """Say that something is not counted; `through`: how an access that may hide in it is spelled."""
-        self.log.sums.not_counted.setdefault(f"{what} ({self.named(self.line(node))})", Lost(loses, self.deep))
+        self.log.sums.lose(f"{what} ({self.named(self.line(node))})", Lost(loses, self.deep))
         self.log.met(Unknown(**self.at(node), what=through, reason=what, loses=loses))
 
     def condition(self, text: str, node: Node) -> None:

@@ -179,16 +179,19 @@ class Statements:
         assert decision.yes is not None
         assert decision.no is not None
         rely(state, decision, node, node.text)
-        before, changed = state.threads, _changed(state, node.then, node.other)
+        before, changed, untold = state.threads, _changed(state, node.then, node.other), state.untold
         state.threads = decision.yes
         with state.on(node, node.text, True, "some"):
             first = self.inner(state, node.then)
-        after = state.threads
-        state.threads = decision.no
+        after, lost = state.threads, state.untold
+        state.threads, state.untold = decision.no, untold
         with state.on(node, node.text, False, "some"):
             second = self.inner(state, node.other)
         if first and second:
+            state.left.update({first, second} if first != second else ())
             return first
+        if not first:
+            state.untold = lost if second else lost or state.untold
         forget(state, changed, "thread", even(state, changed, [node.then, node.other], kept=True))
         if first:
             state.left.add(first)
@@ -197,27 +200,38 @@ class Statements:
             state.left.add(second)
             state.threads = after
             return ""
-        if after is not decision.yes or state.threads is not decision.no:
-            state.condition(f"no thread of `{node.text}` leaves early", node)
-        state.threads = before
+        if after is decision.yes and state.threads is decision.no:
+            state.threads = before
+        elif after.members is not None and state.threads.members is not None:
+            state.threads = before.of(after.members | state.threads.members)
+        else:
+            state.threads = before
+            state.lose_track(node, node.text)
         return ""
 
     def _open(self, state: State, node: If, test: Value) -> Flow:
         """A branch that data or the block decides: counted where both sides cost the same."""
         made = []
         flows: list[Flow] = []
-        threads = state.threads
+        threads, untold, fewer = state.threads, state.untold, False
         for side in (node.then, node.other):
             with state.log.apart() as apart, state.on(node, node.text, side is node.then, "open"):
                 flows.append(self.inner(state, side))
             made.append(apart)
-            state.threads = threads
+            fewer = fewer or state.threads is not threads or state.untold != untold
+            state.threads, state.untold = threads, untold
         changed = _changed(state, node.then, node.other)
         alike = lane_step(test) == 0  # all threads go the same way
         forget(state, changed, "data", even(state, changed, [node.then, node.other], kept=not alike))
         one, other = made
-        if any(flows) and "thread" in test.varies and "data" not in test.varies:
-            state.missing(f"which threads leave where `{node.text}` decides: all are counted as if they stayed", node)
+        if fewer or (any(flows) and test.varies & {"thread", "loop"} and "data" not in test.varies):
+            if one.parts | other.parts:
+                state.missing(f"what `{node.text}` decides", node, one.parts | other.parts)
+            state.left.update(flow for flow in flows if flow)
+            state.lose_track(node, node.text)
+            return flows[0] if flows[0] and flows[0] == flows[1] else ""
+        if any(flows) and "block" in test.varies and "data" not in test.varies:
+            state.log.uneven[node.text] = None
         if flows[0] and not flows[1] and one.nothing:
             state.condition(negated(node.text), node)
             state.log.add(other)

@@ -1,0 +1,85 @@
+"""Which threads go on: where the block has one size each thread is counted that does, and no other; else it is said."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+from opscope_schemas.tiling import Cost, KernelTiling
+
+Described = Callable[..., tuple[KernelTiling, Cost]]
+#: tests of a thread's index `t`, which C++ and Python write alike
+TESTS = [
+    "t % {a} == 0",
+    "t >= {b}",
+    "t < {b}",
+    "(t & 3) == 1",
+    "t == {b}",
+    "t != {b}",
+    "t // {a} == 1",
+    "t * {a} < {b}",
+    "t % {a} < 2",
+]
+
+
+def cpp(test: str) -> str:
+    return test.replace("//", "/")
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_threads_that_leave_early_do_nothing_of_what_follows(described: Described, seed: int) -> None:
+    dice = random.Random(seed)
+    first, second, third = (t.format(a=dice.randint(2, 7), b=dice.randint(1, 99)) for t in dice.sample(TESTS, 3))
+    inner = dice.randint(1, 9)
+    text = f"""if ({cpp(first)}) return;
+  y[t] = x[t] * 2.f;
+  if ({cpp(second)}) {{ if (t % {inner} == 0) return; y[t] = x[t] + 1.f; }}
+  for (int i = 0; i < 3; ++i) {{ if ({cpp(third)}) continue; y[t] = x[t] * 3.f; }}
+  y[t] = 1.f;"""
+    size = dice.choice([32, 96, 100, 128])
+    source = f"__global__ void k(const float* x, float* y) {{ int t = threadIdx.x; {text} }}\nvoid go() {{ k<<<3, {size}>>>(0, 0); }}"
+    flops = stores = 0
+    for t in range(size):
+        if eval(first, {"t": t}):
+            continue
+        flops, stores = flops + 1, stores + 1
+        if eval(second, {"t": t}):
+            if t % inner == 0:
+                continue
+            flops, stores = flops + 1, stores + 1
+        more = 0 if eval(third, {"t": t}) else 3
+        flops, stores = flops + more, stores + more + 1
+    _, cost = described(source)
+    assert (cost.flops, cost.read_bytes, cost.write_bytes) == (str(flops), str(4 * flops), str(4 * stores))
+    assert (cost.not_counted, cost.at_least, cost.conditions) == ((), (), ())
+
+
+@pytest.mark.parametrize(
+    "leaves",
+    ["if (t * t % 3 == 0) return;", "if (t > 9) { if (t % 3 == 0) return; }", "for (int i = 0; i < n; ++i) { if (t % 3 == i) return; }",
+     "if (t % n == 2) { y[t] = 1.f; return; }"],
+)  # fmt: skip
+def test_where_it_is_not_told_which_threads_leave_what_follows_is_not_counted(
+    described: Described, leaves: str
+) -> None:
+    source = f"__global__ void k(const float* x, float* y, int n) {{ int t = threadIdx.x; float v = x[t] * 2.f;\n{leaves}\ny[t] = v + x[t]; }}"
+    _, cost = described(source)
+    assert (cost.flops, cost.read_bytes, cost.write_bytes) == ("{blockDim.x}", "4 * {blockDim.x}", "")
+    assert {"flops", "read_bytes"} <= set(cost.at_least)
+    assert any("decides" in text or "leave early" in text for text in cost.not_counted)
+
+
+def test_a_loop_that_some_threads_leave_early_is_not_counted(described: Described) -> None:
+    text = "for (int i = 0; i < n; ++i) { y[i] = x[i]; if (t >= 16) break; y[i] = x[i] * 2.f; }\ny[t] = 1.f;"
+    _, cost = described(
+        f"__global__ void k(const float* x, float* y, int n) {{ int t = threadIdx.x; {text} }}\nvoid go() {{ k<<<1, 64>>>(0, 0, 5); }}"
+    )
+    assert (cost.flops, cost.read_bytes, len(cost.not_counted)) == ("", "", 1)
+    assert not cost.conditions
+
+
+def test_blocks_of_which_some_leave_early_give_no_cost_of_a_launch(described: Described) -> None:
+    text = "if (blockIdx.x == 0) return; y[threadIdx.x] = 1.f;"
+    _, cost = described(f"__global__ void k(float* y) {{ {text} }}\nvoid go() {{ k<<<4, 64>>>(0); }}")
+    assert (cost.write_bytes, cost.launch_write_bytes) == ("256", "")
