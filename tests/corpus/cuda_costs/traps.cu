@@ -232,7 +232,7 @@ __device__ void often(F f, int m) {
   for (int j = 0; j < m; ++j) f();
 }
 
-// turns within turns, and of a loop elsewhere, are taken for granted and said to be
+// turns within turns are counted; those of a loop elsewhere are not told, which is said
 __global__ void within_turns(const float* x, float* y, int n, int m) {
   for (int k = 0; k < n; ++k) {
     if (k + 2 < n) {

@@ -49,11 +49,14 @@ class Guards:
 
     def __init__(self, log: Log) -> None:
         self.log = log
-        self._forced = False
+        self._forced = self._repeated = False
 
-    def decide(self, test: Value, threads: Threads, wanted: bool = True, forced: bool = False) -> Decision:
-        """How a test goes; `wanted` is the answer to assume where parameters decide, `forced` also for bounds of indices."""
-        self._forced = forced
+    def decide(
+        self, test: Value, threads: Threads, wanted: bool = True, forced: bool = False, repeated: bool = False
+    ) -> Decision:  # fmt: skip
+        """How a test goes; `wanted` is the answer to assume where parameters decide, `forced` also for bounds of indices; `repeated`: in
+        a loop, so that what changes there has no one answer."""
+        self._forced, self._repeated = forced, repeated
         decision = self._decide(test, threads, wanted)
         told = test.varies == {"thread"} and threads.members is not None and isinstance(decision.outcome, str)
         return self._one_by_one(test, threads, decision) if told else decision
@@ -195,9 +198,12 @@ class Guards:
             return self._assumed(text, wanted)
         if operator in {"==", "!="}:
             return OPEN
-        if varies == {"thread"} and isinstance(b.number, int):  # some threads of the block, but not told which
+        if "thread" in varies <= {"thread", "loop"} and isinstance(b.number, int):  # some threads, but not told which
             return OPEN
         changing = len(a.varies) >= len(b.varies)  # the index is on one side, its bound on the other
+        bound = (b if changing else a).varies
+        if self._repeated and (varies == {"loop"} or ("loop" in bound and "thread" in varies)):
+            return OPEN  # not the same in every turn
         inside = operator in {"<", "<="} if changing else operator in {">", ">="}
         if changing and isinstance(b.number, int) and b.number <= 0:  # an index is not below 0
             inside = not inside

@@ -234,7 +234,7 @@ class Expressions:
         """`&&` and `||`: the right side is looked at where the left one leaves it open."""
         a = self.value(state, node.left)
         holds = node.operator == "&&"
-        decision = self.guards.decide(a, state.threads, holds)
+        decision = self.guards.decide(a, state.threads, holds, repeated=state.deep > 0)
         if decision.outcome is (not holds) and not decision.assumed:
             return Value(BOOL, int(not holds), varies=a.varies, test=a.test)
         threads, left = state.threads, decision.yes if holds else decision.no
@@ -260,18 +260,25 @@ class Expressions:
     def conditional(self, state: State, node: Conditional) -> Value:
         """`a ? b : c`: both sides are run where the test is open, each for the threads that take it."""
         test = self.value(state, node.test)
-        decision = self.guards.decide(test, state.threads)
-        if decision.outcome in {True, False} and not decision.assumed:
+        found = state.split(test)
+        decision = self.guards.decide(test, state.threads, repeated=state.deep > 0)
+        if found is None and decision.outcome in {True, False} and not decision.assumed:
             return self.value(state, node.first if decision.outcome else node.second)
-        threads, made = state.threads, list[tuple[Value, Sums]]()
+        threads, nest, made = state.threads, state.nest, list[tuple[Value, Sums]]()
         for part, left in ((node.first, decision.yes), (node.second, decision.no)):
             holds = part is node.first
             state.threads = left if decision.outcome == "threads" and left is not None else threads
-            with state.log.apart() as apart, state.on(node, node.text, holds, _status(decision, holds)):
+            if found is not None:
+                state.repeat((*nest[: found[0]], found[1] if holds else found[2], *nest[found[0] + 1 :]))
+            status: Status = "some" if found is not None else _status(decision, holds)
+            with state.log.apart() as apart, state.on(node, node.text, holds, status):
                 made.append((self.value(state, part), apart))
         state.threads = threads
+        state.repeat(nest)
         (first, one), (second, other) = made
-        if decision.outcome == "threads" and decision.yes is not None and decision.no is not None:
+        if found is not None or (
+            decision.outcome == "threads" and decision.yes is not None and decision.no is not None
+        ):
             state.log.add(one)
             state.log.add(other)
         elif one.same(other):

@@ -66,7 +66,7 @@ class Functions:
         }
         inner = replace(
             owner, threads=state.threads, times=state.times, path=state.path, depth=state.depth + 1, returned=[], left=set(),
-            turns=state.turns if state is owner else None, loops_around=state.deep - len(owner.loops), gives_place=node.reference,
+            nest=state.nest if state is owner else (), base=state.base if state is owner else state.times, untold=state.untold, loops_around=state.deep - len(owner.loops), gives_place=node.reference,
         )  # fmt: skip
         deep = len(scope.blocks)
         scope.blocks.append(given)

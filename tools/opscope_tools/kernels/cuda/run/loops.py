@@ -6,10 +6,11 @@ A body is looked at once; one by one where the counter takes known values and te
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from opscope_tools.kernels.cuda.names.values import Value, computed, lane_step, told, whole
-from opscope_tools.kernels.cuda.run.state import Flow, Runs, State, Turns, Values
+from opscope_tools.kernels.cuda.run.state import Flow, Runs, State, Values
 from opscope_tools.kernels.cuda.run.trips import (
     MOST_UNROLLED,
     depends,
@@ -19,6 +20,7 @@ from opscope_tools.kernels.cuda.run.trips import (
     step_of,
     trip,
 )
+from opscope_tools.kernels.cuda.run.turns import Turns
 from opscope_tools.kernels.cuda.run.variables import counts_only, even, forget, writes
 from opscope_tools.kernels.cuda.syntax.nodes import (
     Binary,
@@ -36,9 +38,10 @@ from opscope_tools.kernels.cuda.syntax.nodes import (
     While,
     children,
     spelled,
+    within,
 )
 from opscope_tools.kernels.run.events import Loop
-from opscope_tools.kernels.values.expressions import call, combine, leaf, render, settled
+from opscope_tools.kernels.values.expressions import Expression, call, combine, leaf, render, settled
 
 #: nodes up to which loops are taken one iteration at a time
 _MOST_UNROLLED_STEPS = 60_000
@@ -110,9 +113,9 @@ class Loops:
             )
         for text in made.conditions:
             state.condition(text, node)
-        by_ones = start.number == 0 and operator == "<" and step.operator == "+" and amount.number == 1
-        alike = isinstance(node, For) and made.threads is state.threads
-        turns = Turns(name, bound.number, each, state.times) if by_ones and alike else None
+        alike = made.threads is state.threads and not after
+        told_apart = Turns(each, name, start.number, amount.number, step.operator == "-", made.span)
+        turns = told_apart if alike else None
         return self.repeat(state, node, each, made.threads, name, turns)
 
     def _by_test(self, state: State, node: For | While) -> tuple[str, list[int]] | None:
@@ -142,28 +145,40 @@ class Loops:
         """A loop whose counter takes known values: one by one where a test in it depends on the counter."""
         if not values:
             return ""
-        if len(values) > MOST_UNROLLED or not _tests(node.body, name) or not _affordable(state, node, len(values)):
-            return self.repeat(state, node, len(values), state.threads, name)
+        one_by_one = _tests(node.body, name) and not _by_sizes(state, node.body, name)
+        if len(values) > MOST_UNROLLED or not one_by_one or not _affordable(state, node, len(values)):
+            steps = {b - a for a, b in pairwise(values)} or {1}
+            by = steps.pop() if len(steps) == 1 else None
+            turns = Turns(
+                len(values), name, values[0], abs(by) if by else None, by is not None and by < 0, values=tuple(values)
+            )
+            return self.repeat(state, node, len(values), state.threads, name, turns)
         before, left, untold = state.threads, state.left, state.untold
         state.left = set()
         steady = even(state, writes(state, node.body), [node.body])
         forget(state, writes(state, node.body) - {name}, "loop", steady)
         state.loops.append(state.line(node))
         flow: Flow = ""
-        for value in values:
+        nest, running, state.running = state.nest, state.running, None
+        for turn, value in enumerate(values, 1):
             old = state.scope.find(name)
             if old is None:
                 break
             state.scope.change(name, replace(old, number=value, digits=(), varies=frozenset()))
-            within, path = state.threads, state.path
+            threads, path = state.threads, state.path
+            state.repeat((*nest, Turns(1)))
             flow = self.statements.inner(state, node.body)
             if isinstance(node, For) and node.step is not None and not flow:
                 self.place(state, node.step)
             if flow in {"return", "break"}:
+                if not state.left:
+                    _runs(state, node, turn)
                 break
             if "break" not in state.left and "return" not in state.left:
-                state.threads, state.untold, state.path = within, untold, path
+                state.threads, state.untold, state.path = threads, untold, path
         state.loops.pop()
+        state.running = running
+        state.repeat(nest)
         whole = flow == "return" and "break" not in state.left
         _ended(state, node, before, left, untold)
         forget(state, writes(state, node.body) | {name}, "loop", steady)
@@ -202,31 +217,55 @@ class Loops:
         parts = [node.body, node.test if isinstance(node, While | For) else None]
         steady = even(state, changed, [*parts, node.step if isinstance(node, For) else None])
         forget(state, changed, "loop", steady)
-        before, times, left, untold = state.threads, state.times, state.left, state.untold
-        state.loops.append(state.line(node))
-        state.left = set()
-        state.threads = threads
-        state.times = times * state.log.counts.factor(each)
-        outer, state.turns = state.turns, turns
+        before, left, untold, path = state.threads, state.left, state.untold, state.path
+        nest, running, ended, ending = state.nest, state.running, state.ended, state.ending
+        state.ending = None
+        turns = turns or Turns(each)
         if name:
             state.log.counters.add(name)
-        with state.log.apart() as body:
-            flow = self.statements.inner(state, node.body)
-            if isinstance(node, For) and node.step is not None and not flow:
-                self.place(state, node.step)
+        state.loops.append(state.line(node))
+        for _ in range(2):  # what leaves the loop tells how often it runs
+            state.left, state.untold, state.path, state.ended, state.returns = set(), untold, path, None, False
+            state.threads = state.running = threads
+            state.repeat((*nest, turns))
+            with state.log.apart() as body:
+                flow = self.statements.inner(state, node.body)
+                if isinstance(node, For) and node.step is not None and not flow:
+                    self.place(state, node.step)
+            if flow in {"break", "return"}:
+                state.ended, state.returns = turns.first_one, flow == "return"
+            if state.ended is None or state.ended == turns:
+                break
+            turns = state.ended
+            forget(state, changed, "loop", steady)
         state.loops.pop()
-        state.times, state.turns = times, outer
         if state.left & {"break", "return"}:  # they make fewer turns than the others
             state.missing(f"the loop `{node.text}`, which some threads or turns leave early", node, body.parts)
             body.entries.clear()
+        elif state.ended is not None:
+            _runs(state, node, turns.count)
         state.log.add(body)
+        returns = state.ended is not None and state.returns
+        state.ended, state.ending, state.running = ended, ending, running
+        state.repeat(nest)
         if threads is not before and "return" in state.left:
             state.lose_track(node, node.text)
         _ended(state, node, before, left, untold)
         forget(state, changed, "loop", steady)
-        if flow in {"break", "return"}:
-            state.missing(f"the loop `{node.text}`, which its first iteration leaves: all of them are counted", node)
-        return "return" if flow == "return" and not isinstance(node, For | While) else ""
+        if not returns:
+            return ""
+        if isinstance(turns.count, int) or (not isinstance(node, Each) and node.test is None):
+            return "return"
+        state.lose_track(node, node.text)
+        return ""
+
+
+def _runs(state: State, node: Node, count: Any) -> None:
+    """Put down how often a loop runs that is left before its counter ends it."""
+    place = state.file, state.line(node), state.via, node.position
+    for number, event in enumerate(state.log.events):
+        if isinstance(event, Loop) and event.place == place and event.trips:
+            state.log.events[number] = replace(event, trips=render(count), left_early=False)
 
 
 def unknown_trips(state: State, node: Node, text: str, what: str = "iterations") -> Any:
@@ -306,6 +345,17 @@ def _tests(body: Node, name: str) -> bool:
         if any(head is not None and _mentions(head, name) for head in heads):
             return True
         pending += children(one)
+    return False
+
+
+def _by_sizes(state: State, body: Node, name: str) -> bool:
+    """Whether a test in a body holds a counter against sizes that are not numbers: how many turns meet it is a formula."""
+    for one in within(body):
+        if isinstance(one, If | Conditional) and _mentions(one.test, name):
+            names = {part.text for part in within(one.test) if isinstance(part, Name)} - {name}
+            values = [state.scope.find(text) or state.scope.constant(text) for text in names]
+            if values and not any(v.varies for v in values) and any(isinstance(v.number, Expression) for v in values):
+                return not names & {"threadIdx", "blockIdx"}
     return False
 
 

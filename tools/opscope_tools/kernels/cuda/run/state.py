@@ -15,25 +15,17 @@ from opscope_schemas.formula import Formula
 
 from opscope_tools.kernels.cuda.names.scope import Scope
 from opscope_tools.kernels.cuda.names.values import Value
+from opscope_tools.kernels.cuda.run.turns import Turns, split
 from opscope_tools.kernels.cuda.syntax.nodes import Block, Braced, Call, Name, Node, TypeName
 from opscope_tools.kernels.run.events import Part, Unknown
 from opscope_tools.kernels.run.log import EVERY, Entry, Log, Lost
 from opscope_tools.kernels.run.paths import Path, Status, Step, counted
+from opscope_tools.kernels.values.expressions import Expression
+from opscope_tools.kernels.values.notation import names_of
 from opscope_tools.kernels.values.threads import Threads
 
 #: how statements end
 Flow = Literal["", "return", "break", "continue"]
-
-
-@dataclass(frozen=True)
-class Turns:
-    """The innermost loop, where it counts from 0 by ones up to a bound."""
-
-    counter: str
-    bound: Any
-    #: how often it runs, and how often what stands around it
-    each: Any
-    around: Formula
 
 
 @dataclass
@@ -59,8 +51,17 @@ class State:
     #: lines of the loops of this function that are open, and how many are around its call
     loops: list[int] = field(default_factory=list)
     loops_around: int = 0
-    #: of the loop around, where its turns can be told apart
-    turns: Turns | None = None
+    #: of the loops around, and how often the outermost is come to
+    nest: tuple[Turns, ...] = ()
+    base: Formula = field(default_factory=lambda: Formula.const(1))
+    #: all turns of the innermost, up to the one that ends it; None: nothing does
+    ended: Turns | None = None
+    #: the branch that ends it, with which of the loops that is, the turn that leaves and those before it
+    ending: tuple[Node, int, Turns, Turns] | None = None
+    #: what ends it gives up the function too
+    returns: bool = False
+    #: the threads that run the body of the innermost, where every turn of it comes here
+    running: Threads | None = None
     returned: list[Value] = field(default_factory=list)
     #: what is given back on ways that are not taken
     elsewhere: list[Value] = field(default_factory=list)
@@ -80,7 +81,7 @@ class State:
         """Inside a function that is called here."""
         return State(
             self.log, scope, self.block, self.threads, self.times, self.path, scope.function.file,
-            f"{self.via} > {name}" if self.via else name, self.depth + 1, loops_around=self.deep, untold=self.untold,
+            f"{self.via} > {name}" if self.via else name, self.depth + 1, loops_around=self.deep, untold=self.untold, base=self.times,
             gives_place=returns is not None and returns.reference,
         )  # fmt: skip
 
@@ -145,6 +146,21 @@ class State:
         else:
             self.log.sums.entries[entry] += 1
 
+    def repeat(self, nest: tuple[Turns, ...]) -> None:
+        """What follows is met in these turns of the loops around."""
+        self.nest, self.times = nest, self.base
+        for turns in nest:
+            self.times = self.times * self.log.counts.factor(turns.count)
+
+    def split(self, test: Value) -> tuple[int, Turns, Turns] | None:
+        """(which of the loops around, its turns in which a test is met, the others); None where the test is not of one counter."""
+        names = _quantities(test) & self.log.counters if test.varies == {"loop"} else set[str]()
+        places = [place for place, turns in enumerate(self.nest) if turns.counter and turns.counter in names]
+        if len(places) != 1 or len(names) != 1:
+            return None
+        found = split(self.nest[places[0]], test, self.log.counts)
+        return None if found is None else (places[0], *found)
+
     def lose_track(self, node: Node, test: str) -> None:
         """From here on it is not told which threads, or turns of a loop, a test has let go on."""
         self.untold = self.untold or f"what `{test}` decides: what of it goes on ({self.named(self.line(node))})"
@@ -162,6 +178,12 @@ class State:
     def named(self, line: int) -> str:
         """A line, for reading."""
         return f"{self.file}:{line}" if self.file else f"line {line}"
+
+
+def _quantities(test: Value) -> set[str]:
+    """The quantities that a test compares."""
+    found = set(names_of(test.number)) if isinstance(test.number, Expression) else set[str]()
+    return found.union(*(_quantities(part) for part in test.test if isinstance(part, Value)))
 
 
 class Values(Protocol):
@@ -196,4 +218,4 @@ class Runs(Protocol):
     def inner(self, state: State, node: Node | None) -> Flow: ...
 
 
-__all__ = ["Calls", "Flow", "Runs", "State", "Turns", "Values"]
+__all__ = ["Calls", "Flow", "Runs", "State", "Values"]

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from opscope_schemas.formula import Formula
-
 from opscope_tools.kernels.cuda.names.values import UNKNOWN, UNTOLD, Value, lane_step
 from opscope_tools.kernels.cuda.run.calls import Calls
 from opscope_tools.kernels.cuda.run.decisions import OPEN, Decision, Guards
@@ -17,6 +15,7 @@ from opscope_tools.kernels.cuda.run.expressions import rely
 from opscope_tools.kernels.cuda.run.instructions import instructions_of_type
 from opscope_tools.kernels.cuda.run.loops import Loops, unknown_trips
 from opscope_tools.kernels.cuda.run.state import Flow, State, Values
+from opscope_tools.kernels.cuda.run.turns import Turns
 from opscope_tools.kernels.cuda.run.variables import Declarations, even, forget, writes
 from opscope_tools.kernels.cuda.syntax.nodes import (
     Alias,
@@ -38,11 +37,10 @@ from opscope_tools.kernels.cuda.syntax.nodes import (
     While,
     leaves,
     spelled,
-    within,
 )
 from opscope_tools.kernels.run.events import TooManyStepsError, Unknown
 from opscope_tools.kernels.values.conditions import negated
-from opscope_tools.kernels.values.expressions import call, combine, leaf, render
+from opscope_tools.kernels.values.expressions import render
 
 
 class Statements:
@@ -117,10 +115,11 @@ class Statements:
         """Run an `if`: both sides, each for the threads that take it; says how it ended."""
         state.statement = node.test
         test = self.value(state, node.test)
-        if (split := _by_turn(state, node, test)) is not None:
-            return self._turns(state, node, *split)
+        ending = state.ending if state.ending is not None and state.ending[0] is node else None
+        if (found := ending[1:] if ending is not None else state.split(test)) is not None:
+            return self._turns(state, node, *found)
         left = leaves(node.then) or (node.other is None and _gives_up(node.then))
-        decision = self.guards.decide(test, state.threads, not (left or _idle(node.then)), left)
+        decision = self.guards.decide(test, state.threads, not (left or _idle(node.then)), left, state.deep > 0)
         if decision.outcome == "threads" and decision.yes is not None and decision.no is not None:
             return self._by_threads(state, node, decision)
         if decision.outcome in {"open", "threads"}:
@@ -162,17 +161,49 @@ class Statements:
         vars(state).update(kept)
         return flow, ends
 
-    def _turns(self, state: State, node: If, first: Formula, last: Formula) -> Flow:
-        """Each side in its turns of the loop around."""
-        kept, turns, changed = state.times, state.turns, _changed(state, node.then, node.other)
-        state.turns = None  # within them turns are counted anew
-        for side, times in ((node.then, first), (node.other, last)):
-            state.times = times
-            with state.on(node, node.text, side is node.then, "some"):
-                self.inner(state, side)
-        state.times, state.turns = kept, turns
+    def _turns(self, state: State, node: If, place: int, met: Turns, others: Turns) -> Flow:
+        """Each side in its turns of a loop around; says how it ended."""
+        nest, changed, flows = state.nest, _changed(state, node.then, node.other), dict[bool, Flow]()
+        threads, running, untold, lost = state.threads, state.running, state.untold, ""
+        fewer, state.running = False, None
+        for holds, side, turns in ((True, node.then, met), (False, node.other, others)):
+            if turns.count == 0:
+                continue
+            asked = (*nest[:place], turns, *nest[place + 1 :])
+            state.repeat(asked)
+            with state.on(node, node.text, holds, "some"):
+                flows[holds] = self.inner(state, side)
+            fewer = fewer or state.threads is not threads or state.nest is not asked
+            lost, state.untold, state.threads = lost or state.untold, untold, threads
+        state.repeat(nest)
+        state.running, state.untold = running, lost
         forget(state, changed, "loop", even(state, changed, [node.then, node.other], kept=True))
+        if fewer or len(set(flows.values()) - {""}) > 1:
+            state.left.update(flow for flow in flows.values() if flow)
+            state.lose_track(node, node.text)
+        elif len(set(flows.values())) == 1:
+            return next(iter(flows.values()))
+        elif flows:
+            leaving, staying = (met, others) if flows[True] else (others, met)
+            self._leave(state, node, place, leaving, staying, flows[True] or flows[False])
         return ""
+
+    @staticmethod
+    def _leave(state: State, node: If, place: int, leaving: Turns, staying: Turns, flow: Flow) -> None:
+        """Behind a branch that some turns leave: what follows is met in the others."""
+        nest = state.nest
+        all_here = place == len(nest) - 1 and state.threads is state.running and state.ended is None
+        if flow != "continue":
+            found = nest[place].up_to(leaving) if all_here else None
+            if all_here and state.ending is not None and state.ending[0] is node:
+                found = nest[place], leaving, staying
+            if found is None:
+                state.left.add(flow)
+                state.lose_track(node, node.text)
+                return
+            state.ended, leaving, staying = found
+            state.returns, state.ending = flow == "return", (node, place, leaving, staying)
+        state.repeat((*nest[:place], staying, *nest[place + 1 :]))
 
     def _by_threads(self, state: State, node: If, decision: Decision) -> Flow:
         """Each side with its threads."""
@@ -180,7 +211,7 @@ class Statements:
         assert decision.no is not None
         rely(state, decision, node, node.text)
         before, changed, untold = state.threads, _changed(state, node.then, node.other), state.untold
-        state.threads = decision.yes
+        state.threads, nest = decision.yes, state.nest
         with state.on(node, node.text, True, "some"):
             first = self.inner(state, node.then)
         after, lost = state.threads, state.untold
@@ -192,6 +223,9 @@ class Statements:
             return first
         if not first:
             state.untold = lost if second else lost or state.untold
+        if state.nest is not nest:  # some turns of some threads
+            state.repeat(nest)
+            state.lose_track(node, node.text)
         forget(state, changed, "thread", even(state, changed, [node.then, node.other], kept=True))
         if first:
             state.left.add(first)
@@ -213,13 +247,16 @@ class Statements:
         """A branch that data or the block decides: counted where both sides cost the same."""
         made = []
         flows: list[Flow] = []
-        threads, untold, fewer = state.threads, state.untold, False
+        threads, untold, nest, running, fewer = state.threads, state.untold, state.nest, state.running, False
+        state.running = None
         for side in (node.then, node.other):
             with state.log.apart() as apart, state.on(node, node.text, side is node.then, "open"):
                 flows.append(self.inner(state, side))
             made.append(apart)
-            fewer = fewer or state.threads is not threads or state.untold != untold
+            fewer = fewer or state.threads is not threads or state.untold != untold or state.nest is not nest
             state.threads, state.untold = threads, untold
+            state.repeat(nest)
+        state.running = running
         changed = _changed(state, node.then, node.other)
         alike = lane_step(test) == 0  # all threads go the same way
         forget(state, changed, "data", even(state, changed, [node.then, node.other], kept=not alike))
@@ -294,27 +331,6 @@ class Statements:
         if subject.number is not None and numbers[0]:
             state.log.answers.equal[name] = numbers[0][0]
         return 0
-
-
-def _by_turn(state: State, node: If, test: Value) -> tuple[Formula, Formula] | None:
-    """How often the sides of `if (k + 1 < n)` run in a loop whose `k` counts up to `n`; None for other tests."""
-    turns = state.turns
-    if turns is None or len(test.test) != 3 or test.test[0] not in {"<", ">"}:
-        return None
-    a, b = test.test[1:] if test.test[0] == "<" else test.test[:0:-1]
-    if a.number is None or a.varies != {"loop"} or b.number is None or b.number != turns.bound:
-        return None
-    if any(isinstance(one, Jump | Return) for one in within(node)):
-        return None
-    ahead = (state.log.counts.read(a.number) - state.log.counts.read(leaf(turns.counter))).constant()
-    if ahead is None or ahead < 0 or ahead.denominator != 1:
-        return None
-    n, c = turns.each, int(ahead)
-    whole = isinstance(n, int)
-    first = max(n - c, 0) if whole else call("max", combine("-", n, c), 0) if c else n
-    last = min(n, c) if whole else call("min", n, c) if c else 0
-    counts = state.log.counts
-    return turns.around * counts.factor(first), turns.around * counts.factor(last)
 
 
 def _join(state: State, names: Iterable[str], ends: list[dict[str, Value]]) -> None:

@@ -114,6 +114,8 @@ class Trip:
     each: Any
     threads: Threads
     conditions: tuple[str, ...] = ()
+    #: how far the bound lies from where the counter starts
+    span: Any = None
 
 
 def in_one_thread(start: Value, operator: str, bound: Value, step: str, amount: Value) -> str:
@@ -161,7 +163,7 @@ def _even(low: Any, high: Any, amount: Any, threads: Threads) -> Trip | None:
     each = ceil_div(span, amount)
     if not isinstance(each, int) and low != 0:
         each = call("max", each, 0)
-    return Trip(max(each, 0) if isinstance(each, int) else each, threads)
+    return Trip(max(each, 0) if isinstance(each, int) else each, threads, span=span)
 
 
 def _shared(start: Value, stop: Any, amount: Any, threads: Threads, counts: Counts) -> Trip | None:

@@ -1,0 +1,65 @@
+"""In which turns of a loop a test on its counter is met: counted exactly, as a formula where the bounds are sizes; else said."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+from opscope_schemas.tiling import Cost, KernelTiling
+
+Described = Callable[..., tuple[KernelTiling, Cost]]
+#: loops as C++ writes them, and the values of the counter
+LOOPS: dict[str, Callable[[int], range]] = {
+    "int k = 0; k < n; ++k": lambda n: range(n), "int k = 0; k < n; k += 4": lambda n: range(0, n, 4),
+    "int k = 2; k <= n; k += 3": lambda n: range(2, n + 1, 3), "int k = n - 1; k >= 0; --k": lambda n: range(n - 1, -1, -1),
+    "int k = n; k > 3; k -= 2": lambda n: range(n, 3, -2), "int k = 0; k < 100; k++": lambda _: range(100),
+    "int k = 90; k > 0; k -= 7": lambda _: range(90, 0, -7), "int k = 0; k < 5; ++k": lambda _: range(5),
+}  # fmt: skip
+#: tests of the counter and of the size, which C++ and Python write alike
+TESTS = [
+    "k + 1 < n", "k + 4 < n", "k + 8 <= n", "k < 3", "k >= 2", "k * 2 < n", "k * 2 > 20", "k == 0", "k != 0", "k == 4", "k == n - 1",
+    "n - k > 5", "7 < k", "n > k + 2", "k % 2 == 1", "k % 3 != 1", "k % 4 < 2", "k > 1 and k < 6", "k < 2 or k >= 4", "not k < 3",
+]  # fmt: skip
+#: what each test decides, and how often the counted lines before, in and behind it run
+BODIES: dict[str, Callable[[list[bool]], tuple[int, int, int]]] = {
+    "A if (TEST) { B } C": lambda met: (len(met), sum(met), len(met)),
+    "A if (TEST) { B continue; } C": lambda met: (len(met), sum(met), len(met) - sum(met)),
+    "A if (!(TEST)) { C } else B": lambda met: (len(met), sum(met), len(met) - sum(met)),
+    "A v = TEST ? x[1] + v : 0.f; C": lambda met: (len(met), sum(met), len(met)),
+    "A if (TEST) { B break; } C": lambda met: (*_until(met),),
+}  # fmt: skip
+
+
+def _until(met: list[bool]) -> tuple[int, int, int]:
+    before = met.index(True) if True in met else len(met)
+    return before + (True in met), int(True in met), before
+
+
+def source(loop: str, test: str, body: str) -> str:
+    parts = {"A": "y[0] = 1.f;", "B": "v += x[1];", "C": "v = v * 2.f;"}
+    text = body.replace("TEST", test.replace("and", "&&").replace("or", "||").replace("not k < 3", "!(k < 3)"))
+    for letter, line in parts.items():
+        text = text.replace(letter, line)
+    return f"__global__ void k(const float* x, float* y, int n) {{ float v = 0.f; for ({loop}) {{ {text} }} }}\nvoid go(int n) {{ k<<<2, 32>>>(0, 0, n); }}"
+
+
+@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_test_on_the_counter_is_counted_in_the_turns_that_meet_it(described: Described, loop: str, body: str) -> None:
+    dice = random.Random(f"{loop} {body}")
+    told = 0
+    for test in TESTS:
+        for n in [dice.randint(0, 2), dice.randint(3, 60)]:
+            values = list(LOOPS[loop](n))
+            _, cost = described(source(loop, test, body), sizes={"n": n})
+            before, within, behind = BODIES[body]([bool(eval(test, {"k": k, "n": n})) for k in values])
+            # B reads and adds once, C multiplies once, A stores once, in each of 32 threads
+            expected = {"write_bytes": 128 * before, "read_bytes": 128 * within, "flops": 32 * (within + behind)}
+            for name, number in expected.items():
+                found = cost.evaluated.get(name)
+                assert found == number or found is None or (name in cost.at_least and found < number), (test, n, name)
+            assert None not in [cost.evaluated.get(name) for name in expected] or cost.not_counted, (test, n)
+            told += not cost.not_counted
+            assert not cost.conditions, (test, n)
+    assert told >= len(TESTS) - 8 * ("break" in body)
