@@ -70,6 +70,7 @@ def described(
     parameters = _parameters(found, source)
     lines = {(launch.file, launch.line): launch for launch in launches}  # a line's launches are read together
     read = [site for launch in list(lines.values())[:_LAUNCHES] for site in read_sites(launch, reference, context)]
+    read = [site for one in read if (site := _meaning(one, found, source, context)) is not None]
     sites = read[:_LAUNCHES]
     cut = [f"Only the first {_LAUNCHES} launches are described."] if len(lines) > _LAUNCHES or read[_LAUNCHES:] else []
     grids = tuple(site.launch for site in sites)
@@ -78,8 +79,9 @@ def described(
     spelled_traits = _spelled(constexprs, launches, context)
     of_cute = handed(parameters, constexprs, sites, spelled_traits)
     of_cute = replace(of_cute, values={**of_cute.values, **known})
+    deduced = _deduced(template, found.parameters, sites)
     log = _run(
-        found, source, constexprs, (of_cute.chosen,) if of_cute.chosen else grids, context, given, sizes, of_cute,
+        found, source, [c for c in constexprs if c.name not in deduced], (of_cute.chosen,) if of_cute.chosen else grids, context, given, sizes, of_cute,
         kernel=reference.role == "kernel",
     )  # fmt: skip
     if (one := of_cute.chosen) is not None:
@@ -131,18 +133,18 @@ def described(
 
 
 def _run(
-    found: Definition, source: CSource, constexprs: tuple[Constexpr, ...], grids: tuple[Launch, ...], context: CudaContext,
+    found: Definition, source: CSource, constexprs: Sequence[Constexpr], grids: tuple[Launch, ...], context: CudaContext,
     given: Mapping[str, object], sizes: Mapping[str, int], of_cute: Handed, *, kernel: bool,
 ) -> Log:  # fmt: skip
-    """What running the body abstractly meets."""
+    """What running the body abstractly meets; `constexprs`: the template parameters whose values are all told."""
     settled: dict[str, object] = {}
     for parameter in constexprs:
         values = {v.value for v in parameter.values}
         if len(values) == 1 and "..." not in parameter.type:
             (value,) = values
             settled[parameter.name] = _plain(value)
-    compile_time = frozenset(c.name for c in constexprs)
-    settled |= {**sizes, **given}
+    compile_time = frozenset(c.name for c in _template_parameters(found, source))
+    settled |= {name: _plain(value) if isinstance(value, str) else value for name, value in {**sizes, **given}.items()}
     library = context.library.around(source, found.body)
     body = _with_callees(source, found, context)
     block = block_sizes(grids, body) if kernel else {axis: leaf(f"blockDim.{axis}") for axis in "xyz"}
@@ -161,9 +163,9 @@ def _with_callees(source: CSource, found: Definition, context: CudaContext) -> s
 
 
 def _plain(value: str) -> int | str:
-    """A template argument as a number where it is one."""
-    if value in {"true", "false"}:
-        return int(value == "true")
+    """A template argument as a number where it is one; a truth as C++ or Python spells it."""
+    if value in {"true", "false", "True", "False"}:
+        return int(value.lower() == "true")
     return int(value) if re.fullmatch(r"-?\d+", value) else value
 
 
@@ -297,6 +299,36 @@ def _filled(template: Sequence[Constexpr], constant: Callable[[str], Any], insta
         before[parameter.name] = text
         given.append(text)
     return given
+
+
+def _meaning(site: CudaSite, found: Definition, source: CSource, context: CudaContext) -> CudaSite | None:
+    """A launch as far as it means this definition, of several of a name: by its number of arguments, and by specialisations."""
+    others = [d for d in context.definitions(source, False) if d.name == found.name and d.body != found.body]
+    if not others:
+        return site
+    most = len(split_arguments(found.parameters))
+    least = sum("=" not in parameter for parameter in split_arguments(found.parameters))
+    if site.counts and not any(least <= count <= most for count in site.counts):
+        return None
+    own, special = _specialised(found, source), {_specialised(d, source) for d in others} - {()}
+    kept = tuple(i for i in site.instances if (i == own if own else i not in special))
+    return replace(site, instances=kept) if kept or not site.instances else None
+
+
+def _specialised(found: Definition, source: CSource) -> tuple[str, ...]:
+    """The template arguments for which a definition is: `f<double>`; none where it is for all."""
+    text = source.statements[found.name_position + len(found.name) : found.parameters_position]
+    listed = re.match(r"\s*+<(.*)>\s*+\(", text, re.DOTALL)
+    return tuple(map(squeeze, split_arguments(listed[1]))) if listed is not None else ()
+
+
+def _deduced(template: Sequence[Constexpr], parameters: str, sites: Sequence[CudaSite]) -> set[str]:
+    """Template parameters that some launch leaves to what its arguments are: their types are not read, so that these have no one value."""
+    fewest = min((len(instance) for site in sites for instance in site.instances), default=len(template))
+    words = set(re.findall(r"[A-Za-z_]\w*", parameters))
+    return {one.name for one in template[fewest:] if one.name in words or not one.default} - {
+        one.name for one in template if "..." in one.type
+    }
 
 
 def _with_values(

@@ -112,6 +112,8 @@ class Event:
     way: Way
     #: what CuTe makes of each argument of the kernel; None: none of its values
     handed: tuple[Any, ...] = ()
+    #: how many arguments the kernel is given; None: not told
+    given: int | None = None
 
 
 @dataclass(frozen=True)
@@ -966,7 +968,8 @@ class _Run:
             self.effects(argument)
         parts = [self._part(p) for p in node.configuration[:4]]
         handed = tuple(self.cute.given(a) for a in node.arguments) if self._of_cute() else ()
-        self._event(node, self._part(node.function), [*parts, *[Told()] * (4 - len(parts))], handed=handed)
+        parts += [Told()] * (4 - len(parts))
+        self._event(node, self._part(node.function), parts, handed=handed, given=len(node.arguments))
 
     def _through_call(self, node: Call, form: str) -> None:
         arguments = [self._part(a) for a in node.arguments]
@@ -1028,8 +1031,9 @@ class _Run:
         return self.source.of_cute
 
     def _event(
-        self, node: Node, callee: Told, parts: list[Told], cluster: Told | None = None, handed: tuple[Any, ...] = ()
-    ) -> None:
+        self, node: Node, callee: Told, parts: list[Told], cluster: Told | None = None, handed: tuple[Any, ...] = (),
+        given: int | None = None,
+    ) -> None:  # fmt: skip
         value = callee.value
         text = re.sub(r"^[&*(\s]+", "", callee.text)
         if isinstance(value, Kernels):
@@ -1044,7 +1048,7 @@ class _Run:
         shared, stream = parts[2:4]
         where = (place, origin, callee, kernels, certain)
         asked = (grid, block, shared, stream, cluster or Told())
-        self.events.append(Event(*where, *asked, self.state.way, handed))
+        self.events.append(Event(*where, *asked, self.state.way, handed, given))
 
 
 def _changes(kind: TypeName) -> bool:

@@ -133,7 +133,7 @@ class CudaSite:
     """One launch of a kernel, with what stands around it."""
 
     launch: LaunchFact
-    #: template arguments of each spelling of the kernel, settled where they can be
+    #: template arguments of each spelling of the kernel, settled where they can be; none where they are defaults or deduced
     instances: tuple[tuple[str, ...], ...]
     #: template parameter of the launching function -> the values that its callers give
     given: dict[str, list[Instance]]
@@ -142,6 +142,8 @@ class CudaSite:
     handed: tuple[tuple[Any, ...], ...] = ()
     #: and of the template arguments of each spelling
     typed: tuple[tuple[Any, ...], ...] = ()
+    #: how many arguments the kernel is given, on each way for which that is told
+    counts: frozenset[int] = frozenset()
 
 
 def read_sites(reference: LaunchRef, kernel: KernelRef, context: CudaContext) -> list[CudaSite]:
@@ -267,14 +269,14 @@ def _site(
     through = place.form in context.wrappers
     grid, unresolved = dimensions(event.grid, "grid", through=through)
     block, block_unresolved = dimensions(event.block, "block", through=through)
-    instances = list(dict.fromkeys(s.arguments for _, own in met for s in own if s.arguments))[:_INSTANCES]
+    instances = list(dict.fromkeys(s.arguments for _, own in met for s in own))[:_INSTANCES]
     threads = math.prod(int(t) for t in block) if block and all(t.isdigit() for t in block) else None
     macro = source.in_define(place.start)
     told = (event.grid, event.block, event.shared, event.cluster)
     cluster = dimensions(event.cluster, "cluster", through=False)[0] if event.cluster.text else ()
     ways = [[*e.way, *(s.way if len(own) == 1 else ())] for e, own in met for s in own or [Spelled("", "")]]
     around = [step for step in ways[0] if all(step in way for way in ways[1:])]
-    texts = [f"{kernel.name}<{', '.join(i)}>" for i in instances]
+    texts = [f"{kernel.name}<{', '.join(i)}>" for i in instances if i]
     if len(texts) != 1:  # as written, where one text stands for several
         texts = list({s.text for _, own in met for s in own}) if texts else []
     written = texts[0] if len(texts) == 1 else event.callee.text
@@ -309,6 +311,7 @@ def _site(
         checks,
         tuple(e.handed for e, _ in met),
         tuple(s.cute for _, own in met for s in own if s.cute),
+        frozenset(e.given for e, _ in met if e.given is not None),
     )
 
 
