@@ -63,6 +63,8 @@ class Function:
     body: tuple[Node, ...]
     #: why nothing of it is read; empty: it is
     unread: str = ""
+    #: what its last parameters are where a call does not give them, as written
+    defaults: tuple[str, ...] = ()
 
     @property
     def file(self) -> str:
@@ -318,7 +320,9 @@ def _parse(code: DeviceCode, found: Definition) -> Function:
         unread = "the body, which is too long with its macros expanded"
     except (UnreadError, RecursionError):
         unread = "the definition, which does not parse"
-    return Function(found.name, code, found.body, found.end, template, parameters, returns, body, unread)
+    written = [text.partition("=")[2].strip() for text in split_arguments(found.parameters)]
+    defaults = tuple(text for text in written if text)
+    return Function(found.name, code, found.body, found.end, template, parameters, returns, body, unread, defaults)
 
 
 def _returned(code: DeviceCode, found: Definition, is_type: Callable[[str], bool]) -> TypeName | None:
@@ -345,5 +349,7 @@ def _template_parameter(text: str) -> TemplateParameter:
 
 
 def fitting(functions: Sequence[Function], count: int) -> list[Function]:
-    """Those that take so many arguments."""
-    return [f for f in functions if len(f.parameters) == count] or [f for f in functions if len(f.parameters) > count]
+    """Those that take so many arguments, defaults filling what a call leaves out."""
+    return [f for f in functions if len(f.parameters) - len(f.defaults) <= count <= len(f.parameters)] or [
+        f for f in functions if len(f.parameters) > count
+    ]

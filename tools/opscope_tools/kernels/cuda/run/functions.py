@@ -12,7 +12,17 @@ from opscope_tools.kernels.cuda.checks import assertions
 from opscope_tools.kernels.cuda.names.functions import Function
 from opscope_tools.kernels.cuda.names.scope import Scope
 from opscope_tools.kernels.cuda.names.structures import Method
-from opscope_tools.kernels.cuda.names.values import UNKNOWN, UNTOLD, VOID, Type, Value, converted, named_type, pointer
+from opscope_tools.kernels.cuda.names.values import (
+    UNKNOWN,
+    UNTOLD,
+    VOID,
+    Type,
+    Value,
+    converted,
+    named_type,
+    pointer,
+    whole,
+)
 from opscope_tools.kernels.cuda.run.state import Runs, State, Values
 from opscope_tools.kernels.cuda.run.variables import forget, writes
 from opscope_tools.kernels.cuda.syntax.expressions import UnreadError
@@ -87,6 +97,8 @@ class Functions:
         for (kind, name), value in zip(function.parameters, values, strict=False):
             made = value if value.function is not None else _handed(kind, value, scope.type_of(kind))
             scope.declare(name, replace(made, root=""))
+        for (kind, name), text in zip(function.parameters[len(values) :][::-1], function.defaults[::-1], strict=False):
+            scope.declare(name, converted(whole(scope.number_of(text)), scope.type_of(kind)))
         inner = state.entered(scope, function.name, function.returns)
         self.run(inner)
         return replace(_returned(inner, function.returns), root="")
@@ -193,7 +205,7 @@ def _handed(kind: TypeName, value: Value, of: Type) -> Value:
 
 
 def by_types(functions: list[Function], values: list[Value]) -> list[Function]:
-    """Of several functions of one name those whose parameters are of the types that are given."""
+    """Of several functions of one name those whose parameters are of the types that are given; one that is no template before others."""
     found = []
     for function in functions:
         own = {p.name for p in function.template}
@@ -213,7 +225,7 @@ def by_types(functions: list[Function], values: list[Value]) -> list[Function]:
             )
         if fits:
             found.append(function)
-    return found
+    return [function for function in found if not function.template] or found
 
 
 def _deduced(name: str, function: Function, values: list[Value]) -> Type | None:

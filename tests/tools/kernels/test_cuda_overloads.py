@@ -1,0 +1,80 @@
+"""Of several definitions of a name, and of several launches of a template, each is told by its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from opscope_schemas.tiling import Cost, KernelTiling
+
+Described = Callable[..., tuple[KernelTiling, Cost]]
+READS = "x[threadIdx.x] *= 2; for (int i = 0; i < B; ++i) x[threadIdx.x] *= 2;"
+
+
+@pytest.mark.parametrize(
+    ("launches", "read"),
+    [
+        (["k<><<<4, 64>>>(x);"], 64 * 16 * 65), (["k<32, double><<<4, 64>>>(x);"], 64 * 8 * 33),
+        (["k<><<<4, 64>>>(x);", "k<32, double><<<4, 64>>>(x);"], None), (["k<<<4, 64>>>(x);", "k<64><<<4, 64>>>(x);"], 64 * 16 * 65),
+        (["k<32, float><<<4, 64>>>(x);", "k<32, float><<<8, 64>>>(x);"], 64 * 4 * 33),
+        (["k<32, float><<<4, 64>>>(x);", "k<32><<<8, 64>>>(x);"], 64 * 16 * 33),
+    ],
+)  # fmt: skip
+def test_a_template_argument_that_a_launch_does_not_give_is_not_taken_from_another(
+    described: Described, launches: list[str], read: int | None
+) -> None:
+    hosts = "\n".join(f"template <typename S> void go{i}(S* x) {{ {launch} }}" for i, launch in enumerate(launches))
+    source = f"template <int B = 64, typename T = float> __global__ void k(T* x) {{ {READS} }}\n{hosts}"
+    assert described(source, sizes={"sizeof(T)": 16})[1].evaluated.get("read_bytes") == read
+    if read is None:  # launches differ in both
+        assert described(source, sizes={"sizeof(T)": 16, "B": 7})[1].evaluated["read_bytes"] == 64 * 16 * 8
+
+
+KERNELS = """template <typename T> __global__ void k(T* x) { x[threadIdx.x] *= 2; }
+template <> __global__ void k<double>(double* x) { x[threadIdx.x] = 1; }
+__global__ void k(float* x, float* y) { x[threadIdx.x] = y[threadIdx.x] + y[threadIdx.x + 1]; }
+__global__ void k(float* x, float* y, int n) { for (int i = 0; i < n; ++i) x[i] = y[i]; }
+void a(float* x, double* d, int n) { k<float><<<2, 32>>>(x); k<double><<<3, 64>>>(d); }
+void b(float* x, int n) { k<<<4, 96>>>(x, x); k<<<5, 128>>>(x, x, n); }
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "grid", "block", "written"), [(1, "2", "32", 2 * 32 * 4), (2, "3", "64", 3 * 64 * 8), (3, "4", "96", 4 * 96 * 4),
+                                           (4, "5", "128", 5 * 128 * 4 * 9)],
+)  # fmt: skip
+def test_a_launch_belongs_to_the_definition_that_it_means(
+    described: Described, line: int, grid: str, block: str, written: int
+) -> None:
+    kernel, cost = described(KERNELS, line=line, sizes={"n": 9})
+    assert [(launch.dimensions, launch.block) for launch in kernel.grid] == [((grid,), (block,))]
+    assert cost.evaluated["launch_write_bytes"] == written
+
+
+ACTS = """
+__device__ float act(float x, float beta = 1.0f, int times = 3) { float s = x; for (int i = 0; i < times; ++i) s = s * beta; return s; }
+__device__ half act(half x) { return __hmul(x, x); }
+template <typename V> __device__ V act(const V* x) { return x[0] + x[1]; }
+template <typename T> __global__ void k(const T* x, T* y) { y[threadIdx.x] = act(ARGUMENTS); }
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "flops"),
+    [("x[threadIdx.x]", "float", 3), ("x[threadIdx.x]", "half", 1), ("x[threadIdx.x], 2.f, 5", "float", 5), ("x", "float", 1),
+     ("x", "half", 1), ("x[threadIdx.x], 2.f", "float", 3)],
+)  # fmt: skip
+def test_of_overloads_the_one_for_the_types_at_hand_is_followed(
+    described: Described, arguments: str, kind: str, flops: int
+) -> None:
+    source = ACTS.replace("ARGUMENTS", arguments) + f"void go({kind}* x) {{ k<{kind}><<<1, 32>>>(x, x); }}"
+    assert described(source)[1].flops == str(32 * flops)
+
+
+def test_where_the_type_is_not_told_no_overload_is_taken(described: Described) -> None:
+    source = (
+        ACTS.replace("ARGUMENTS", "x[threadIdx.x]")
+        + "void go(float* x, half* h) { k<<<1, 32>>>(x, x); k<half><<<1, 32>>>(h, h); }"
+    )
+    _, cost = described(source)
+    assert (cost.flops, [text for text in cost.not_counted if "`act`" in text]) == ("", list(cost.not_counted))
