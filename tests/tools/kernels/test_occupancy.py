@@ -7,12 +7,13 @@ import random
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from opscope_cache.store import MemoryStore
 from opscope_schemas.common import Repository
 from opscope_schemas.errors import InputError
-from opscope_schemas.resources import Fit
+from opscope_schemas.resources import Fit, Resources
 from opscope_tools.kernels import describe, parse_arch, scan, select, static_resources
 from opscope_tools.kernels.compiled.occupancy import LIMITS, by_registers, limits_of, occupancy
 
@@ -177,3 +178,36 @@ def _static(tmp_path: Path, kernel: str) -> tuple[Fit, ...]:
     inventory = scan(own, MemoryStore(), checkpoint=lambda: None, progress=lambda *_: None)
     (found,) = describe(own, inventory, select(inventory, kernel), checkpoint=lambda: None, progress=lambda *_: None)
     return static_resources(found, [arch for arch in (parse_arch("sm_90"),) if arch]).fits
+
+
+@pytest.mark.parametrize("how", ["attribute", "launch", "none"])
+def test_blocks_in_clusters_run_from_sm_90_on(tmp_path: Path, how: str) -> None:
+    attribute = "__cluster_dims__(2, 1, 1) " if how == "attribute" else ""
+    launch = """cudaLaunchConfig_t cfg = {}; cfg.gridDim = dim3(8); cfg.blockDim = 96; cudaLaunchAttribute at[1];
+  at[0].id = cudaLaunchAttributeClusterDimension; at[0].val.clusterDim.x = 4; at[0].val.clusterDim.y = 1; at[0].val.clusterDim.z = 1;
+  cfg.attrs = at; cfg.numAttrs = 1; cudaLaunchKernelEx(&cfg, k, x);"""
+    plain = "k<<<8, 96>>>(x);"
+    text = f"__global__ void {attribute}k(float* x) {{ x[threadIdx.x] += 1.f; }}\nvoid go(float* x) {{ {launch if how == 'launch' else plain} }}"
+    found = {fit.arch: fit.fits for fit in _resources(tmp_path, text).fits}
+    assert found == {name: how == "none" or name not in {"sm_80", "sm_89"} for name in found}
+    assert {"sm_80", "sm_90"} <= set(found)
+
+
+@pytest.mark.parametrize(
+    ("fixed", "dynamic", "asked"), [(60, 0, False), (40, 0, False), (40, 20, True), (0, 60, True), (1, 40, False)]
+)
+def test_only_dynamic_shared_memory_can_be_asked_for(tmp_path: Path, fixed: int, dynamic: int, asked: bool) -> None:
+    declared = f"__shared__ float s[{fixed} * 256]; s[0] = 1;" if fixed else ""
+    text = f"__global__ void k(float* x) {{ extern __shared__ float d[]; {declared} x[0] = d[0]; }}\nvoid go(float* x) {{ k<<<8, 96, {dynamic * 1024}>>>(x); }}"
+    found = _resources(tmp_path, text)
+    assert any("cudaFuncSetAttribute" in said for said in found.assumptions) is asked
+    assert all(fit.fits for fit in found.fits if fit.arch == "sm_90") is (fixed <= 48)
+
+
+def _resources(folder: Path, text: str) -> Resources:
+    quiet: Any = {"checkpoint": lambda: None, "progress": lambda *_: None}
+    (folder / "k.cu").write_text(text)
+    repository = Repository(name="r", root=folder, packages=())
+    inventory = scan(repository, MemoryStore(), **quiet)
+    (kernel,) = describe(repository, inventory, select(inventory, "k"), **quiet)
+    return static_resources(kernel, [])

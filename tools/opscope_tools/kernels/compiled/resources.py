@@ -53,13 +53,20 @@ class _Block:
     dynamic: int
     #: why CUDA refuses the launch, whatever the architecture
     refused: str = ""
+    #: the blocks run in clusters
+    clustered: bool = False
+
+    def refused_on(self, arch: str) -> str:
+        """Why CUDA refuses the launch on an architecture; empty where it does not."""
+        older = self.clustered and _number_of(arch) < _CLUSTERS
+        return self.refused or (f"clusters: from sm_{_CLUSTERS} on" if older else "")
 
     def run(self, arch: str, registers: int | None, static: int, barriers: int = 1) -> Occupancy:
         """How many of these blocks fit; none where the launch is refused."""
         found = occupancy(arch, self.threads, registers, static, self.dynamic, barriers)
-        if not self.refused:
+        if not (breaks := self.refused_on(arch)):
             return found
-        none = {"blocks": 0, "warps": 0, "percent": 0.0, "limited_by": (), "fits": False, "breaks": self.refused}
+        none = {"blocks": 0, "warps": 0, "percent": 0.0, "limited_by": (), "fits": False, "breaks": breaks}
         return found.model_copy(update=none)
 
 
@@ -78,6 +85,16 @@ def _bound(kernel: KernelTiling, launched: str) -> int | None:
     return value if isinstance(value, int) else None
 
 
+def _number_of(arch: str) -> int:
+    """90 of `sm_90a`."""
+    return int(re.sub(r"\D", "", arch))
+
+
+def _clustered(kernel: KernelTiling, launch: Launch) -> bool:
+    """Whether blocks run in clusters: the kernel's attribute says so, or the launch."""
+    return any(d.startswith("__cluster_dims__") for d in kernel.decorators) or bool(set(launch.cluster) - set("1, "))
+
+
 def _refused(kernel: KernelTiling, launch: Launch) -> str:
     block = [int(b) for b in launch.block if b.isdigit()]
     if not block or len(block) != len(launch.block):
@@ -94,7 +111,8 @@ def _blocks(kernel: KernelTiling, constants: Sequence[Constant] = ()) -> tuple[l
     for launch in kernel.grid:
         shared = told.get(launch.shared_memory, launch.shared_memory or "0")
         if launch.threads and shared.isdigit():
-            found[_Block(launch.threads, int(shared), _refused(kernel, launch))] = None
+            refusal, clustered = _refused(kernel, launch), _clustered(kernel, launch)
+            found[_Block(launch.threads, int(shared), refusal, clustered)] = None
         else:
             elsewhere.append(f"{launch.file or kernel.file}:{launch.line}")
     return list(found), elsewhere
@@ -115,6 +133,8 @@ def _unknown(elsewhere: list[str]) -> str:
 _OF_ITS_OWN = 90
 #: languages whose compilers are not asked
 _UNASKED_OF = ("tilelang", "cutile", "cute_dsl", "gluon")
+#: the first architecture with clusters of blocks
+_CLUSTERS = 90
 #: bytes of shared memory that a launch gets without asking
 _UNASKED = 48 * 1024
 #: architectures whose tensor cores read operands from shared memory, so that every stage lies there (wgmma, tcgen05);
@@ -179,13 +199,13 @@ def static_resources(kernel: KernelTiling, archs: Sequence[Arch], sizes: Mapping
         f"{block.threads} threads per block and {declared + block.dynamic} bytes of shared memory, as launch and declarations say."
         for block in blocks
     ]
-    if any(declared + block.dynamic > _UNASKED for block in blocks):
+    if declared <= _UNASKED and any(declared + block.dynamic > _UNASKED for block in blocks):
         said.append("More than 48 KiB of shared memory has to be asked for before the launch (cudaFuncSetAttribute).")
     if elsewhere:
         said.append(_unknown(elsewhere))
     return Resources(
         occupancy=tuple(
-            step for name, b in rows if not b.refused for step in by_registers(name, b.threads, declared, b.dynamic)
+            step for name, b in rows if not b.refused_on(name) for step in by_registers(name, b.threads, declared, b.dynamic)
         ),
         fits=tuple(_fit(b.run(name, None, declared), None, "evaluated") for name, b in rows),
         assumptions=(*said, f"Limits: {SOURCE}."),
