@@ -170,6 +170,19 @@ def test_the_side_that_is_not_taken_is_listed_with_its_condition_and_not_counted
     assert {line.line for line in cost_of(kernel).lines} == {2}
 
 
+@pytest.mark.parametrize("ends", [(1, 1, 1), (0, 1, 1), (1, 0, 1), (0, 0, 1), (0, 1, 0), (1, 0, 0), (0, 0, 0)])
+def test_a_case_that_others_fall_through_to_is_told_for_their_values_too(tmp_path: Path, ends: tuple[int, ...]) -> None:
+    cases = "".join(f"case {i}: y[{i}] = 1.f;{' break;' * end}\n" for i, end in enumerate(ends))
+    kernel = body(tmp_path, f"switch (mode) {{\n{cases}default: y[9] = 1.f; }}", "float* y, int mode")
+    told = {m.line - 3: m.when for m in kernel.stores if not m.counted}
+    for line in range(1, 4):
+        met = [first for first in range(line + 1) if first < 3 and not any(ends[first:line])]
+        expected = [f"mode == {first}" for first in met] + ["mode is no other case"] * (line == 3)
+        if line in told:
+            assert told[line] == " or ".join(expected)
+    assert len(told) == 3 - (*ends, 1).index(1)
+
+
 def test_one_answer_never_takes_a_flag_both_ways(tmp_path: Path) -> None:
     text = "if (mode == 1) y[0] = x[0];\nif (mode == 2) y[1] = x[1];\nif (mode == 1) y[2] = x[2];"
     kernel = body(tmp_path, text, "const float* x, float* y, int mode")

@@ -300,13 +300,13 @@ class Statements:
         elif not subject.varies and node.cases:
             chosen = self._settled_case(state, node, subject)
             state.condition(f"{node.text} is the first case of the switch", node)
-            for index, (values, _, statements) in enumerate(node.cases):
+            for index, (reached, (_, _, statements)) in enumerate(zip(_reaching(node), node.cases, strict=True)):
                 if index != chosen:
-                    self.suppose(state, node, _case(node, values), True, OPEN, Block(node.position, statements))
+                    self.suppose(state, node, reached, True, OPEN, Block(node.position, statements))
         if chosen is None:
             with state.log.apart() as apart:
-                for values, _, statements in node.cases:
-                    with state.on(node, _case(node, values), True, "open"):
+                for reached, (_, _, statements) in zip(_reaching(node), node.cases, strict=True):
+                    with state.on(node, reached, True, "open"):
                         self.inner(state, Block(node.position, statements))
             if not apart.nothing:
                 state.missing(f"what the switch on `{node.text}` decides", node, apart.parts)
@@ -350,8 +350,16 @@ def _changed(state: State, *sides: Node | None) -> frozenset[str]:
     return frozenset[str]().union(*(writes(state, side) for side in sides if side is not None))
 
 
-def _case(node: Switch, values: list[Node]) -> str:
-    return " or ".join(f"{node.text} == {spelled(v)}" for v in values) or f"{node.text} is no other case"
+def _reaching(node: Switch) -> list[str]:
+    """When each case of a switch runs: for its own values, and for those of the cases before it that fall through to it."""
+    made, falling = list[str](), list[str]()
+    for values, default, statements in node.cases:
+        falling += [f"{node.text} == {spelled(v)}" for v in values]
+        falling += [f"{node.text} is no other case"] if default and not values else []
+        made.append(" or ".join(falling))
+        if statements and (leaves(statements[-1]) or isinstance(statements[-1], Return)):
+            falling = []
+    return made
 
 
 def _gives_up(node: Node) -> bool:
