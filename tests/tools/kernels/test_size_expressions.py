@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from opscope_tools.kernels.cuda.launch.host_expressions import formula_text
 from opscope_tools.kernels.values.expressions import (
     Choice,
     Operation,
@@ -117,3 +118,18 @@ def test_a_folded_literal_rounds_up_too() -> None:
 def test_text_that_is_no_expression_stays_as_it_is(text: str) -> None:
     assert render(read_size(text)) == text
     assert evaluate(text, {"n": 1}) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("ceil((float)n / 96.0f)", "-(-n // 96)"), ("std::ceil(n / 128.0)", "-(-n // 128)"), ("(int)ceilf((float)n / m)", "-(-n // m)"),
+        ("ceil(static_cast<double>(n) / (m * 4))", "-(-n // (m * 4))"), ("ceil(n / double(m)) * 2", "-(-n // m) * 2"),
+        ("floor(n / 32.0f)", "n // 32"), ("(int)((float)n / 7) * 2", "n // 7 * 2"), ("(float)n / 5.0f", "n // 5"),
+        ("ceil(float(n / 3) / m)", "-(-(n // 3) // m)"), ("static_cast<int>(std::ceil((n + 1) / 2.0))", "-(-(n + 1) // 2)"),
+    ],
+)  # fmt: skip
+def test_a_quotient_of_real_numbers_is_rounded_as_it_is_written(text: str, meant: str) -> None:
+    found = formula_text(text, lambda _: None)
+    for n, m in ((1, 3), (96, 32), (97, 5), (100, 7), (1000, 999)):
+        assert evaluate(found, {"n": n, "m": m}) == eval(meant, {"n": n, "m": m}), found

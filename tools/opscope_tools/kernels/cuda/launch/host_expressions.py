@@ -12,8 +12,10 @@ from collections.abc import Callable
 from typing import Any
 
 from opscope_tools.kernels.values.expressions import (
+    Call,
     Choice,
     Opaque,
+    Operation,
     Prefix,
     Quantity,
     call,
@@ -56,6 +58,8 @@ _WRITTEN = {"||": "or", "&&": "and", "/": "//"}
 Resolver = Callable[[str], Any]
 
 
+_FLOAT = "float"
+_ROUNDED = frozenset({"ceil", "ceilf", "floor", "floorf"})
 #: characters of a size expression
 _LONGEST = 4000
 
@@ -75,7 +79,7 @@ def formula(text: str, resolve: Resolver) -> Any:
         value = parser.ternary()
         if parser.position != len(parser.tokens):
             raise NotAnExpressionError(text)
-        return value
+        return _as_whole(value)
     except (NotAnExpressionError, IndexError, RecursionError):
         return leaf(text.strip())
 
@@ -119,6 +123,9 @@ class _Parser:
         while (level := _LEVELS.get(self.peek(), -1)) >= least:
             token = self.take()
             operator, right = _WRITTEN.get(token, token), self.binary(level + 1)
+            if token == "/" and (_real(left) or _real(right)):  # no quotient of whole numbers
+                left = Operation("/", _plain(left), _plain(right))
+                continue
             both = folded(operator, left, right) if isinstance(left, int) and isinstance(right, int) else None
             left = combine(operator, left, right) if both is None else both
         return left
@@ -132,8 +139,9 @@ class _Parser:
                 return {"-": -value, "+": value, "!": int(not value)}[token]
             return Prefix("not" if token == "!" else token, value)
         if token == "(" and (length := self._cast()):
+            cast = self.tokens[self.position : self.position + length]
             self.position += length
-            return self.unary()
+            return _cast_to(cast, self.unary())
         return self.primary()
 
     def _cast(self) -> int:
@@ -213,19 +221,67 @@ class _Parser:
         self.take(")")
         last = re.sub(r"<.*", "", name).rpartition("::")[2]
         if last in {"static_cast", "reinterpret_cast"} or last in _CAST:
-            return arguments[0] if len(arguments) == 1 else leaf(f"{name}({', '.join(map(render, arguments))})")
+            return (
+                _cast_to(re.findall(r"\w+", name), arguments[0])
+                if len(arguments) == 1
+                else leaf(f"{name}({', '.join(map(render, arguments))})")
+            )
         if CEIL_DIV.match(last) and len(arguments) == 2:
             return ceil_div(*arguments)
         if last in {"min", "max"} and len(arguments) >= 2:
             if all(isinstance(a, int) for a in arguments):
                 return min(arguments) if last == "min" else max(arguments)
             return call(last, *arguments)
+        if (
+            last in _ROUNDED
+            and len(arguments) == 1
+            and isinstance(arguments[0], Operation)
+            and arguments[0].operator == "/"
+        ):
+            above, below = arguments[0].left, arguments[0].right
+            if not _real(above) and not _real(below):
+                return ceil_div(above, below) if last.startswith("ceil") else combine("//", above, below)
+        arguments = [_plain(argument) for argument in arguments]
         known = self.resolve(name + " ".join(self.tokens[start : self.position]))
         if known is not None:
             return known
         text = f"{name}({', '.join(render(a) for a in arguments)})"
         compile_time = last in {"sizeof", "size", "cosize_v", "alignof"} and "{" not in text
         return Quantity(text) if compile_time else leaf(text)
+
+
+def _real(value: Any) -> bool:
+    """Whether arithmetic on it is of real numbers."""
+    if isinstance(value, Opaque):
+        return re.fullmatch(r"[\d.]+(?:[eE][-+]?\d+)?[fF]?", value.written) is not None
+    if isinstance(value, Operation):
+        return value.operator == "/" or _real(value.left) or _real(value.right)
+    return isinstance(value, Call) and value.function == _FLOAT
+
+
+def _plain(value: Any) -> Any:
+    """Without the cast that made it real; a literal that is whole as such."""
+    if isinstance(value, Call) and value.function == _FLOAT:
+        return _plain(value.arguments[0])
+    if isinstance(value, Opaque) and _real(value) and (number := float(value.written.rstrip("fF"))).is_integer():
+        return int(number)
+    if isinstance(value, Operation):
+        return Operation(value.operator, _plain(value.left), _plain(value.right))
+    return value
+
+
+def _cast_to(words: list[str], value: Any) -> Any:
+    """A value as one of another type, where that makes another division of it."""
+    if {"float", "double"} & set(words):
+        return value if _real(value) else Call(_FLOAT, (value,))
+    return _as_whole(value)
+
+
+def _as_whole(value: Any) -> Any:
+    """A real number as an integer holds it: a quotient is rounded off."""
+    if isinstance(value, Operation) and value.operator == "/" and not _real(value.left) and not _real(value.right):
+        return combine("//", value.left, value.right)
+    return _plain(value) if isinstance(value, Call) else value
 
 
 def _number(token: str) -> Any:
