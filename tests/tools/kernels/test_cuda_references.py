@@ -69,3 +69,18 @@ def test_what_a_lambda_changes_by_reference_is_not_taken_to_be_what_it_was(descr
     text = "int m = 4; auto f = [](int& v) { v += n; }; f(m); for (int j = 0; j < m; ++j) x[j] = 1.f;"
     source = f"__global__ void k(float* x, int n) {{ {text} }}\nvoid go() {{ k<<<1, 32>>>(); }}\n"
     assert described(source)[1].write_bytes != "512"
+
+
+@pytest.mark.parametrize(
+    ("place", "width"), [("s[1].c", 4), ("s[i].b", 8), ("v[0][i].y", 4), ("one.c", 4), ("p->b", 8), ("f[i].x", 4)]
+)
+def test_a_field_in_shared_memory_is_listed_as_shared(described: Described, place: str, width: int) -> None:
+    text = f"""struct S {{ char a; double b; float c; }};
+__global__ void k(float* x) {{ __shared__ S s[4]; __shared__ float4 v[2][32]; __shared__ S one; __shared__ float2 f[64]; S* p = s; int i = threadIdx.x;
+  {place} = x[i]; x[i] = {place}; }}
+void go(float* x) {{ k<<<1, 32>>>(x); }}
+"""
+    kernel, cost = described(text)
+    found = [(m.level, m.expression, m.width) for m in (*kernel.loads, *kernel.stores) if m.level == "shared"]
+    assert found == [("shared", place, width)] * 2
+    assert (cost.read_bytes, cost.write_bytes, cost.not_counted) == ("128", "128", ())

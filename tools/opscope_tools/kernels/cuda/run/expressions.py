@@ -117,7 +117,7 @@ class Expressions:
             return replace(base.parts[node.name], root=base.root)
         of = base.type.of if node.arrow and base.type.kind == "pointer" else base.type
         where = (base.space or "unknown") if node.arrow else base.where
-        where = "" if where in {"local", "shared"} else where
+        where = "" if where == "local" else where
         kind = UNKNOWN
         if of is not None:
             kind = of.fields.get(node.name) or (
