@@ -79,6 +79,23 @@ def test_a_loop_that_some_threads_leave_early_is_not_counted(described: Describe
     assert not cost.conditions
 
 
+@pytest.mark.parametrize("turns", ["7", "100", "n"])
+@pytest.mark.parametrize(
+    "leaves", ["if (t < 4) continue; break;", "if (t < 4) break; else continue;", "if (t < 4) continue; return;"]
+)
+def test_threads_that_leave_a_turn_in_different_ways_are_not_mixed_up(
+    described: Described, turns: str, leaves: str
+) -> None:
+    text = f"for (int i = 0; i < {turns}; ++i) {{ if (i >= 3) {{ y[t] = 1.f; {leaves} }} v += x[t]; }}"
+    source = f"__global__ void k(const float* x, float* y, int n) {{ int t = threadIdx.x; float v = 0.f; {text} }}"
+    _, cost = described(f"{source}\nvoid go() {{ k<<<1, 64>>>(0, 0, 5); }}", sizes={"n": 7})
+    stays = 60 if "break; else" in leaves else 4
+    stores = 64 + stays * (int(turns.replace("n", "7")) - 4)
+    assert cost.evaluated.get("write_bytes") in ([None] if cost.not_counted else [4 * stores]) or (
+        "write_bytes" in cost.at_least and cost.evaluated["write_bytes"] < 4 * stores
+    )
+
+
 def test_blocks_of_which_some_leave_early_give_no_cost_of_a_launch(described: Described) -> None:
     text = "if (blockIdx.x == 0) return; y[threadIdx.x] = 1.f;"
     _, cost = described(f"__global__ void k(float* y) {{ {text} }}\nvoid go() {{ k<<<4, 64>>>(0); }}")

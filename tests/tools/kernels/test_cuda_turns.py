@@ -63,3 +63,17 @@ def test_a_test_on_the_counter_is_counted_in_the_turns_that_meet_it(described: D
             told += not cost.not_counted
             assert not cost.conditions, (test, n)
     assert told >= len(TESTS) - 8 * ("break" in body)
+
+
+@pytest.mark.parametrize("inner", ["k + 2 < n", "k < n - 9", "n > k"])
+@pytest.mark.parametrize("outer", ["k >= 4", "k % 2 == 1", "k != 9", "k < 30"])
+def test_a_test_within_some_turns_of_known_values_is_never_taken_for_one_of_all(
+    described: Described, outer: str, inner: str
+) -> None:
+    for n in (5, 17, 40):
+        values = [k for k in range(0, 50, 3) if eval(outer, {"k": k}) and eval(inner, {"k": k, "n": n})]
+        _, cost = described(
+            source("int k = 0; k < 50; k += 3", outer, f"if (TEST) {{ if ({inner}) {{ B }} }}"), sizes={"n": n}
+        )
+        found = cost.evaluated.get("read_bytes")
+        assert found == 128 * len(values) or (cost.not_counted and (found is None or "read_bytes" in cost.at_least))

@@ -123,6 +123,8 @@ class Expressions:
             kind = of.fields.get(node.name) or (
                 of.of if of.kind == "vector" and node.name in {"x", "y"} and of.of else UNKNOWN
             )
+        if where == "shared" and kind.kind not in {"int", "float", "generic", "vector"}:
+            where = ""  # naming a part that holds others reads none
         if kind is UNKNOWN and not where:  # of a parameter: not told, but the same in every thread
             given = base.space == "global" and not base.varies
             number = leaf(shown(node)) if given else None

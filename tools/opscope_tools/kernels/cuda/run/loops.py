@@ -167,10 +167,14 @@ class Loops:
             state.scope.change(name, replace(old, number=value, digits=(), varies=frozenset()))
             threads, path = state.threads, state.path
             state.repeat((*nest, Turns(1)))
+            state.left.discard("continue")
             flow = self.statements.inner(state, node.body)
             if isinstance(node, For) and node.step is not None and not flow:
                 self.place(state, node.step)
-            if flow in {"return", "break"}:
+            if flow in {"return", "break"} and "continue" in state.left:  # some threads go on
+                state.left.add(flow)
+                state.lose_track(node, node.text)
+            elif flow in {"return", "break"}:
                 if not state.left:
                     _runs(state, node, turn)
                 break
@@ -232,7 +236,9 @@ class Loops:
                 flow = self.statements.inner(state, node.body)
                 if isinstance(node, For) and node.step is not None and not flow:
                     self.place(state, node.step)
-            if flow in {"break", "return"}:
+            if flow in {"break", "return"} and "continue" in state.left:  # some threads go on
+                state.left.add(flow)
+            elif flow in {"break", "return"}:
                 state.ended, state.returns = turns.first_one, flow == "return"
             if state.ended is None or state.ended == turns:
                 break

@@ -219,8 +219,11 @@ class Statements:
         with state.on(node, node.text, False, "some"):
             second = self.inner(state, node.other)
         if first and second:
-            state.left.update({first, second} if first != second else ())
-            return first
+            if first == second:
+                return first
+            state.left.update((first, second))
+            state.lose_track(node, node.text)
+            return "continue"
         if not first:
             state.untold = lost if second else lost or state.untold
         if state.nest is not nest:  # some turns of some threads

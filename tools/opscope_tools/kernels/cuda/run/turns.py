@@ -79,7 +79,7 @@ def split(turns: Turns, test: Value, counts: Counts) -> tuple[Turns, Turns] | No
         answers = {value: holds(test, {turns.counter: value}) for value in turns.values}
         if None not in answers.values():
             sides = (tuple(v for v, met in answers.items() if met is side) for side in (True, False))
-            yes, no = map(turns.listed, sides)
+            yes, no = (replace(turns.listed(side), step=None) for side in sides)  # they need not follow one another
             return yes, no
     word, *sides_ = test.test or ("!=", test, whole(0))
     if word == "not":
