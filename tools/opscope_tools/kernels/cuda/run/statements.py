@@ -116,8 +116,8 @@ class Statements:
         state.statement = node.test
         test = self.value(state, node.test)
         ending = state.ending if state.ending is not None and state.ending[0] is node else None
-        if (found := ending[1:] if ending is not None else state.split(test)) is not None:
-            return self._turns(state, node, *found)
+        if (split := ending[1:] if ending is not None else state.split(test)) is not None:
+            return self._turns(state, node, *split)
         left = leaves(node.then) or (node.other is None and _gives_up(node.then))
         decision = self.guards.decide(test, state.threads, not (left or _idle(node.then)), left, state.deep > 0)
         if decision.outcome == "threads" and decision.yes is not None and decision.no is not None:

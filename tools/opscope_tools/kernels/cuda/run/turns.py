@@ -62,7 +62,7 @@ class Turns:
         """All turns up to the first of some others, that one, and those before it; None where it is not told."""
         if self.values is not None and others.values:
             at = self.values.index(others.values[0])
-            return self.listed(self.values[: at + 1]), self.listed(others.values[:1]), self.listed(self.values[:at])
+            return self.listed(self.values[: at + 1]), others.listed(others.values[:1]), self.listed(self.values[:at])
         if others.count == 0:
             return self, others, self
         surely = isinstance(others.count, int) or others.sure
@@ -129,7 +129,7 @@ def _line(turns: Turns, size: Any, counts: Counts) -> tuple[Formula, Formula, bo
         return None
     falls = (factor < 0) is not turns.down
     start = at[0] + slope * counts.read(turns.start)
-    return counts.read(turns.step) * abs(factor), -start if falls else start, falls
+    return counts.read(turns.step) * Formula.const(abs(factor)), -start if falls else start, falls
 
 
 def _below(turns: Turns, rise: Formula, bound: Formula, counts: Counts) -> tuple[Turns, Turns] | None:
