@@ -12,8 +12,9 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
-from opscope_schemas.formula import holds
+from opscope_schemas.formula import Formula, holds
 from opscope_tools.trace.fitting import Fit, Fitter, spread
+from opscope_tools.trace.worker.fitted import _Fit
 
 Point = dict[str, int]
 Size = Callable[[SimpleNamespace], int]
@@ -371,3 +372,18 @@ def test_points_keep_remainders_vary_everything_and_hardly_coincide() -> None:
     for p in spread(BASE, steps=FREE, count=14, seed=3):
         assert len(set(p.values())) == len(p)
     assert points == spread(BASE, steps=steps, count=14, seed=3) != spread(BASE, steps=steps, count=14, seed=4)
+
+
+def test_what_operators_read_is_fitted_where_they_read_the_same_at_every_point() -> None:
+    """Else nothing is said of it for the whole trace: fusing rests on all of its reads."""
+    points = [{"seq_len": n, "cache_len": 3 * n + n % 2} for n in range(2, 10)]
+    fit = _Fit([], Fitter(points, held_out=2))
+    rows = [((4, 1, Formula.const(6 * p["cache_len"])), (7, 2, Formula.const(2 * p["seq_len"]))) for p in points]
+    assert [(t, v, str(size)) for t, v, size in fit._views(rows)] == [
+        (4, 1, "6 * {cache_len}"),
+        (7, 2, "2 * {seq_len}"),
+    ]
+    assert fit.read_alike
+    assert fit._views([*rows[:-1], rows[-1][:1]]) == ()
+    assert not fit.read_alike
+    assert fit._views(rows) == ()

@@ -114,7 +114,7 @@ class OpRecord(Frozen):
     writes: tuple[int, ...] = ()
     views: tuple[ViewRecord, ...] = Field(
         default=(),
-        description="What it reads of each tensor, in the order of its inputs; empty where sizes are fitted.",
+        description="What it reads of each tensor, in the order of its inputs; empty where sizes are fitted at points where operators read other tensors.",
     )
     after: tuple[int, ...] = Field(default=(), description="Orders of the operators whose results it reads.")
     carried: tuple[int, ...] = Field(default=(), description="As `after`, of the step of its loop before it.")

@@ -90,7 +90,7 @@ def serving(tree: CallTree, call: CallRecord, values: Mapping[str, Rational] | N
     limits = list(LIMITS)
     if not graph.known:
         limits.append(
-            "Sizes of this trace are fitted: which operators can be fused is not known, so figures are eager's."
+            "Sizes of this trace are fitted, and operators read other tensors at other sizes: which can be fused is not known, so figures are eager's."
         )
     if left := graph.materialised():
         limits.append(

@@ -138,6 +138,8 @@ class _Fit:
         self._fitter = fitter
         self.conditions: dict[str, None] = {}
         self._known: dict[tuple[Formula, ...], Formula] = {}
+        #: whether every operator reads the same tensors at all points
+        self.read_alike = True
 
     def apply(self) -> None:
         base = self._sessions[0]
@@ -146,7 +148,8 @@ class _Fit:
         calls = [self._call(events) for events in zip(*(r.calls for r in recorders), strict=True)]
         shapes = dict(self._weights())
         given = [self._all([i.shape for i in same]) for same in zip(*(s.given for s in self._sessions), strict=True)]
-        base.recorder.ops, base.recorder.calls = ops, calls
+        base.recorder.ops = ops if self.read_alike else [replace(op, views=()) for op in ops]
+        base.recorder.calls = calls
         base.shapes, base.given_shapes = shapes, given
         # smaller sizes may run otherwise: one of 1 is contiguous as it is, an interval comes to be reached
         points = self._fitter.points
@@ -227,8 +230,20 @@ class _Fit:
         return replace(
             first, cost=cost, ran=call, inputs=self._infos([e.inputs for e in events]),
             outputs=self._infos([e.outputs for e in events]),
-            weights=weight_reads(call, cost), repeat=self.formula([e.repeat for e in events]),
+            weights=weight_reads(call, cost), repeat=self.formula([e.repeat for e in events]), views=self._views([e.views for e in events]),
         )  # fmt: skip
+
+    def _views(self, rows: Sequence[Sequence[tuple[int, int, Formula]]]) -> tuple[tuple[int, int, Formula], ...]:
+        """What an operator reads of which tensors, with the bytes of each; of none where one reads others at another point."""
+        self.read_alike = (
+            self.read_alike and len({tuple((tensor, view) for tensor, view, _ in row) for row in rows}) == 1
+        )
+        if not self.read_alike:
+            return ()
+        sizes = zip(*([size for _, _, size in row] for row in rows), strict=True)
+        return tuple(
+            (tensor, view, self.formula(list(same))) for (tensor, view, _), same in zip(rows[0], sizes, strict=True)
+        )
 
     def _checked(self, formula: Formula, figures: Sequence[Formula]) -> Formula:
         """The rule's formula where it has the figure of every point; else one fitted to the figures themselves."""

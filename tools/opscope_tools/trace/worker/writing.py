@@ -213,7 +213,7 @@ class Writer:
             moves_whole=op.cost is not None and moved(op.ran) == (op.cost.read, op.cost.write),
             inputs=self._infos(op.inputs), outputs=self._infos(op.outputs),
             repeat=self.text(op.repeat), reads=op.step.reads, writes=op.step.writes, after=op.step.after, carried=op.carried,
-            views=() if self.session.fitted else tuple(ViewRecord(tensor=t, view=v, size=self.text(s)) for t, v, s in op.views),
+            views=tuple(ViewRecord(tensor=t, view=v, size=self.text(s)) for t, v, s in op.views),
             backward=op.backward,
         )  # fmt: skip
 
