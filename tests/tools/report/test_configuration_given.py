@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import report_toy as toy
-from opscope_schemas.extracted_config import Derivation, Hyperparameter, Place, Reads
+from opscope_schemas.extracted_config import Configuration, Derivation, Hyperparameter, Place, Reads
 from opscope_tools import write_report
-from opscope_tools.report.configuration import _differing, _put_aside
+from opscope_tools.report.configuration import _derived, _differing, _put_aside
 from opscope_tools.report.facts import ImplementationFacts, SizedAs
 from opscope_tools.report.summary import summarise
 from opscope_tools.running.tool import ToolContext
@@ -44,6 +44,21 @@ def test_overrides_are_named_field_by_field_in_the_head_the_summary_and_the_tabl
     assert "vocab_size=77 given" in report.facts.summary.insights[0]
     (row,) = [line for line in report.text.splitlines() if line.startswith("| `vocab_size`")]
     assert "given; default `100`" in row
+
+
+def test_a_mapping_that_is_filled_in_part_by_part_says_from_where_on() -> None:
+    """Which of the statements made the value, and which of them did not run, none of them tells alone."""
+    steps = ("rope_scaling or self.rope_parameters", "self.rope_parameters or {}", '["rope_type"] = "default"')
+    derived = tuple(
+        Derivation(formula=f, within="Mixin.fill", file="toyland/rope.py", line=7 + at) for at, f in enumerate(steps)
+    )
+    own = Configuration(
+        class_name="ToyConfig", file="toyland/configuration.py", line=1, end_line=9, kind="class", total=1
+    )
+    field = Hyperparameter(name="rope_parameters", line=3, basis="source", derived=derived)
+    assert _derived(own, field) == ["filled in from `toyland/rope.py:7` on, in `Mixin.fill`"]
+    (alone,) = _derived(own, field.model_copy(update={"derived": derived[2:]}))
+    assert alone == 'set by `self.rope_parameters["rope_type"] = "default"` at `toyland/rope.py:9`'
 
 
 def test_a_file_is_named(facts: ImplementationFacts) -> None:

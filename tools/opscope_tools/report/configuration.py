@@ -545,8 +545,15 @@ def _of_idle(facts: ImplementationFacts, reads: Reads) -> str:
 
 
 def _derived(own: Configuration, parameter: Hyperparameter) -> list[str]:
-    """The statements that set it to something else than what was given."""
+    """The statements that set it to something else than what was given; of a mapping that is filled in part by part, from where on."""
     said = []
+    filled = any(each.formula.startswith("[") and _PART_SET.match(each.formula) for each in parameter.derived)
+    if filled and len(parameter.derived) > 1:
+        first = {each.within: each for each in reversed(parameter.derived)}
+        return [
+            f"filled in from `{each.file or own.file}:{each.line}` on, in `{within}`"
+            for within, each in reversed(first.items())
+        ]
     told = parameter.effective is not None or parameter.value is not None
     sets = (
         at for at, each in enumerate(parameter.derived) if not each.condition and _PLAIN_SET.fullmatch(each.formula)

@@ -320,7 +320,7 @@ def _time(facts: ImplementationFacts, phase: str, quotes: Quotes | None) -> str:
             f"{per_second}; {at_least}"
         )
     encoder = _of_encoder(facts, phase, found)
-    share = f" Of it {said('encoder', encoder)} are the encoder's." if encoder else ""
+    share = f" Of the whole {said('encoder', encoder)} are the encoder's." if encoder else ""
     return f"{text}{_dominant(of, found, quotes)}.{share}"
 
 
