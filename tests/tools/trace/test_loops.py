@@ -271,3 +271,13 @@ def test_a_pass_on_plain_numbers_counts_a_long_loop_as_its_steps_do(
     texts = totals.matmul_flops, totals.flops, totals.memory_access.read, totals.memory_access.write
     assert [evaluate(t, values) for t in texts] == [run.products, run.flops, run.read, run.write]
     assert len(tree.trace.ops) < values["seq_len"] or name not in FOLDED
+
+
+@pytest.mark.parametrize("model", sampled(["falcon_mamba", "mamba"]))
+def test_what_only_fills_a_cache_in_a_loop_leaves_the_caches_length_a_symbol(model: str, context: ToolContext) -> None:
+    """Parts of its steps are gone by then; their memory is not taken for that of a tensor made later."""
+    config = {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 99}
+    asked = CostArguments.model_validate({"target": model, "phase": "decode", "config": config})
+    found = count_flops(asked, context).document
+    assert {v.kind for v in found.variables if v.name == "cache_len"} <= {"symbol"}
+    assert not any("{cache_len} ==" in condition for condition in found.conditions)

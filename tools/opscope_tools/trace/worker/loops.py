@@ -215,7 +215,7 @@ class _Loop:
             *first, last = whole[begun:]
             recorder.flow.times(last, self._times, made)
             left = [_alike(recorder, last) for _ in range(_number(self.count) - STEPS)]
-            recorder.left_out.update({tensor.untyped_storage()._cdata: self.count for tensor in left})
+            recorder.leave_out(left, self.count)
             whole[begun:] = [*first, *left, last]
             recorder.parts[id(whole[begun])] = Parts(tuple(map(weakref.ref, whole[begun:])), self.count)
 

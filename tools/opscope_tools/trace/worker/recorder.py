@@ -240,8 +240,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         self._pools: dict[int, list[_Memory]] = {}
         #: first part -> the parts that a loop's steps appended to a list
         self.parts: dict[int, Parts] = {}
-        #: memory of parts of steps that did not run -> how many steps there are
-        self.left_out: dict[int, Any] = {}
+        #: memory of parts of steps that did not run -> how many steps there are, and what keeps its place from being another's
+        self.left_out: dict[int, tuple[Any, StorageWeakRef]] = {}
         #: whether sizes are plain numbers, of which nothing is generalised
         self.plain = False
         #: how many calls were answered by an alike sibling's result
@@ -280,6 +280,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         self.training = (
             Training(self._kept_memory, self.flow.before_order, frozenset(self._weights)) if training else None
         )
+
+    def leave_out(self, tensors: Iterable[Any], steps: Any) -> None:
+        """Note parts of so many steps, most of which did not run."""
+        for tensor in tensors:
+            storage = tensor.untyped_storage()
+            self.left_out[storage._cdata] = (steps, StorageWeakRef(storage))
 
     @contextlib.contextmanager
     def active(self) -> Iterator[None]:
@@ -597,7 +603,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         kwargs = kwargs or {}
         for _, tensor in tensors_in((args, kwargs)) if self.left_out else ():
             if (steps := self.left_out.get(tensor.untyped_storage()._cdata)) is not None:
-                int(steps)  # read by itself and not with all others: what runs depends on how many there are
+                int(steps[0])  # read by itself and not with all others: what runs depends on how many there are
         self._dispatched += 1
         if self._dispatched % _LOOKS == 0 and time.process_time() > self.ends:  # the clock is slow to read
             raise SlowError
