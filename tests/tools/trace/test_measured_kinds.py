@@ -177,7 +177,8 @@ def test_attention_in_both_directions_is_timed_as_such(
     target: str, towers: dict[str, str], hardware: str, context: ToolContext
 ) -> None:
     """On a device that has no table of it, as a causal kernel with as many pairs."""
-    asked = RooflineArguments(target=target, hardware=hardware, phase="prefill", values={"batch_size": 2})
+    values: dict[str, Any] = {"batch_size": 2, **({"encoder_seq_len": 64, "seq_len": 32} if target == "t5" else {})}
+    asked = RooflineArguments(target=target, hardware=hardware, phase="prefill", values=values)
     found = estimate_roofline(asked, context)
     told = {
         row.module.partition(".")[0]: row
@@ -190,6 +191,18 @@ def test_attention_in_both_directions_is_timed_as_such(
         assert row.measured_as.startswith(f"{kind} attention"), tower
         assert row.calibrated_seconds is not None
     assert found.totals.calibrated_seconds is not None
+
+
+@pytest.mark.parametrize("target", sampled(["bloom", "mpt", "xglm", "codegen"], 4))
+def test_tokens_that_a_mask_hides_from_one_another_are_timed_as_causal(target: str, context: ToolContext) -> None:
+    """Of models that generate, whose attention nothing but a tensor tells what it hides."""
+    asked = RooflineArguments(target=target, hardware="h100_sxm", phase="prefill", values={"seq_len": 64})
+    kinds = {
+        row.measured_as.partition(",")[0]
+        for row in estimate_roofline(asked, context).operators
+        if row.kind == "attention"
+    }
+    assert kinds == {"prefill attention"}
 
 
 def test_a_causal_kernel_that_stands_for_one_in_both_directions_has_as_many_pairs() -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from opscope_schemas.estimates import ALONE, Parallel
-from opscope_schemas.formula import Rational, approximated
+from opscope_schemas.formula import Rational, approximated, variables
 
 from opscope_tools.hardware.forms import (
     ALL_REDUCE,
@@ -364,9 +364,7 @@ def _attention(plain: Kernel, part: _Part, read: float, point: _Point) -> Kernel
     sizes = {"b": b, "h": h / ranks, "kv": here, "d": d, "context": context, "new": new, "cache_bytes": cached}
     decodes = new == 1 or new < context
     form, precision = DECODE_ATTENTION if decodes else PREFILL_ATTENTION, "fp8" if cached < _PLAIN else "bf16"
-    if (
-        new > 1 and not point.of.decodes and not point.number(part.causal)
-    ):  # nothing is hidden from a query, nor cached before
+    if new > 1 and not point.of.decodes and _in_both_directions(part, point):
         form, precision = ENCODER_ATTENTION, "bf16"
     if window < length:
         form = WINDOW_DECODE if decodes else WINDOW_PREFILL
@@ -374,6 +372,13 @@ def _attention(plain: Kernel, part: _Part, read: float, point: _Point) -> Kernel
         flops = form.work({**sizes, "h": sizes["h"] * new} if decodes else sizes)[0]
         plain = replace(plain, flops=plain.flops * flops / plain.matmul_flops, matmul_flops=flops)
     return replace(plain, precision=precision, form=form, sizes=sizes)
+
+
+def _in_both_directions(part: _Part, point: _Point) -> bool:
+    """Whether every query sees every key, and nothing was cached before: where no kernel is told otherwise, but for tokens of a model
+    that generates among themselves, whose masks may hide what they will."""
+    generates = point.found.tree.trace.phase == "prefill"
+    return not point.number(part.causal) and not (generates and "seq_len" in variables(part.attention[1][-2]))
 
 
 def _linear(plain: Kernel, part: _Part, form: Form, point: _Point) -> Kernel:
