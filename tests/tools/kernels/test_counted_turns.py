@@ -250,3 +250,55 @@ def launched(folder: Path, body: str) -> Cost:
 def test_an_access_is_listed_with_the_turns_that_it_is_in(tmp_path: Path, body: str, when: str) -> None:
     (load,) = described(tmp_path, LANGUAGES["triton"], body).loads
     assert (load.counted, load.when) == (True, when)
+
+
+NAMED = (
+    "named = TEST\n    if named:\n        L\n    else:\n        S",
+    "named = TEST\n    if not named:\n        continue\n    L\n    S",
+    "named = TEST\n    again = named\n    if again and i > 1:\n        L",
+    "named = not (TEST)\n    x = 1 if named else 2\n    if not named:\n        L",
+)
+
+
+@pytest.mark.parametrize(
+    "test", ["i + 1 < n", "i == 0", "i % 3 == 0", "1 <= i < 4", "i > 0 and i < n - 1", "not i < 3"]
+)
+@pytest.mark.parametrize("language", ["triton", "gluon", "cutile"])
+def test_a_name_of_a_test_is_that_test(tmp_path: Path, language: str, test: str) -> None:
+    for form in NAMED:
+        body = f"for i in range(10):\n    {form}\n".replace("TEST", test)
+        check(cost(tmp_path, LANGUAGES[language], body), body, told="n" not in test.replace("not", ""))
+    body = f"for i in range(n):\n    {NAMED[0]}\n".replace("TEST", test)
+    check(cost(tmp_path, LANGUAGES[language], body), body, told=True)
+
+
+CARRIED = (
+    "b = 0\nfor i in range(n):\n    if b == 0:\n        L\n    b = 1 - b\n",
+    "first = True\nfor i in range(n):\n    if first:\n        L\n        first = False\n    else:\n        L\n        L\n",
+    "c = 0\nfor i in range(n):\n    c = c + 3\n    if c < n:\n        L\n",
+    "c = 0\nfor i in range(n):\n    c += 3\n    more = c < n and n > 1\n    if more:\n        L\n",
+    "c = 0\nfor i in range(n):\n    for j in range(2):\n        c += 1\n    if c > 4:\n        continue\n    L\n",
+    "i = 0\nwhile i * 2 < n:\n    if i == 1:\n        L\n    i += 1\n",
+    "m = 0\nfor i in range(n):\n    if i == 0:\n        m = 1\n    else:\n        m = 2\n    if m == 1:\n        L\n",
+)
+
+
+@pytest.mark.parametrize("body", CARRIED)
+@pytest.mark.parametrize("language", ["triton", "gluon", "cutile", "tilelang"])
+def test_what_a_loop_carries_on_decides_nothing_that_is_told(tmp_path: Path, language: str, body: str) -> None:
+    found = cost(tmp_path, {**LANGUAGES, "tilelang": BLOCKS}[language], body.replace("range(n)", "T.serial(n)") if language == "tilelang" else body)  # fmt: skip
+    assert (found.read_bytes, found.conditions) == ("", ())
+    assert any("of whose turns the number is not told" in said for said in found.not_counted)
+
+
+def test_behind_its_loop_a_value_is_one(tmp_path: Path) -> None:
+    found = cost(tmp_path, LANGUAGES["triton"], "c = 0\nfor i in range(n):\n    c = c + 3\nif c < n:\n    L\n")
+    assert found.not_counted == ()
+    assert [said.partition(" (line")[0] for said in found.conditions] == ["c < n"]
+
+
+def test_data_that_each_turn_loads_is_a_condition(tmp_path: Path) -> None:
+    body = "c = 0\nfor i in range(n):\n    c = tl.load(Y + i)\n    if c != 0:\n        L\n"
+    found = cost(tmp_path, LANGUAGES["triton"], body)
+    assert found.not_counted == ()
+    assert [said.partition(" (line")[0] for said in found.conditions] == ["c != 0"]

@@ -30,11 +30,18 @@ class Ways:
     times: Formula
     #: the loops around, of the callers as well, and the tests of their counters on the way
     turns: Turns = Turns()
+    #: names that differ from turn to turn as nobody tells: what rests on a test of them is in no cost
+    carried: frozenset[str] = frozenset()
     #: loops of the callers, and the test by which a loop of this function is left early, with what leaves it
     outside: int = 0
     cut: tuple[ast.expr, type[ast.stmt]] | None = None
     #: `put(event, node, **fields)` of the run
     put: Callable[..., int]
+
+    @property
+    def changing(self) -> frozenset[str]:
+        """Names that differ from turn to turn: counters, and what loops carry on."""
+        return self.turns.names | self.carried
 
     def enter(self, counter: Counter, loop: ast.For | ast.While) -> None:
         """Go into a loop; where it is not told how often that is, the loop is left as one whose test nobody knows."""
@@ -48,6 +55,7 @@ class Ways:
     def ways(self, test: ast.expr, asked: Expression | None) -> Iterator[bool]:
         """Both answers to a test, each in the turns that give it; `asked`: the test by its counters, None where that is not told."""
         place, told = len(self.log.events), True
+        asked = None if asked is None or self.carried & set(names_of(asked)) else asked
         kept = self.path, self.turns, self.times
         for holds in (True, False):
             self.path = (*kept[0], Step(ast.unparse(test), holds, "some", test.lineno))

@@ -278,6 +278,7 @@ class Run(Interpreter, Operations, Ways):
                 self.put(Mapped, source, axis="", variable=target.id, text=ast.unparse(source))
             if len(render(value)) > _LONGEST:
                 differs = self.log.varying & names
+                self.carried = self.carried | {target.id} if self.changing & names else self.carried - {target.id}
                 value = (
                     self.varied(target.id)
                     if differs
@@ -375,9 +376,9 @@ class Run(Interpreter, Operations, Ways):
         return ended and other
 
     def _of_turns(self, test: Expression) -> bool:
-        """Whether a test asks for the counter of a loop around it, and for no element or thread."""
+        """Whether a test asks for what differs from turn to turn of the loops around it, and for no element or thread."""
         names = set(names_of(test))
-        return bool(names & self.turns.names) and not of_thread(test) and not names & set(dict(self.elements))
+        return bool(names & self.changing) and not of_thread(test) and not names & set(dict(self.elements))
 
     def _parted(self, statement: ast.If, test: Expression, scope: LocalScope) -> bool:
         """Both sides of a test of loops' counters, each in the turns that take it; behind them go on those that leave by none."""
@@ -505,7 +506,9 @@ class Run(Interpreter, Operations, Ways):
         changed = {
             n.id for s in loop.body for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
         }
+        carried = self.carried
         self._forget(changed, scope)
+        self.carried -= {counter.name}
         if isinstance(loop, ast.While):
             self._quietly(loop.test, scope)
         kept, place = (self.turns, self.times, self.line, self.path), len(self.log.events)
@@ -514,12 +517,14 @@ class Run(Interpreter, Operations, Ways):
         self.block(loop.body, scope)
         self.turns, self.times, self.line, self.path = kept
         self._forget(changed, scope)
+        self.carried = self.carried if self.turns.loops else carried
         self.leave(place)
 
     def _forget(self, names: set[str], scope: LocalScope) -> None:
         for name in names & set(scope.values):
             if isinstance(scope.values[name], int | Expression):
                 scope.values[name] = self.varied(name)
+                self.carried |= {name}
 
     # expressions -------------------------------------------------------------------------------------------------
 

@@ -94,12 +94,9 @@ class Expressions(Operations, Ways):
                 return self.binary(op, *self.operands(node, left, right), node)
             case ast.UnaryOp(op=op, operand=operand):
                 return self.unary(op, self.value(operand), node)
-            case ast.Compare(left=left, comparators=comparators):
-                parts = [self.value(p) for p in (left, *comparators)]
-                return Value(broadcast(parts), sources=sources_of(parts))
-            case ast.BoolOp(values=values):
-                parts = [self.value(p) for p in values]
-                return Value(broadcast(parts), sources=sources_of(parts))
+            case ast.Compare(left=left, comparators=others) | ast.BoolOp(values=[left, *others]):
+                parts = [self.value(p) for p in (left, *others)]
+                return Value(broadcast(parts), self.truth(node, parts), sources=sources_of(parts))
             case ast.IfExp():
                 return self.choice(node)
             case ast.Subscript(value=base, slice=index):
@@ -143,7 +140,8 @@ class Expressions(Operations, Ways):
                 return literal(-found.constant)
             number = None if found.number is None else negative(found.number)
             return replace(found, number=number, constant=None, known=False, name="", roots=(), product=False)
-        return replace(found, number=None, data=False, known=False, name="", roots=())
+        number = self.truth(node, [found]) if isinstance(op, ast.Not) else None
+        return replace(found, number=number, data=False, known=False, name="", roots=())
 
     def choice(self, node: ast.IfExp) -> Value:
         """The side that a test takes; the other is met on its path."""
@@ -169,12 +167,27 @@ class Expressions(Operations, Ways):
         return self.asks_turns(test) and not isinstance(self.test(test), bool)
 
     def asks_turns(self, test: ast.expr) -> bool:
-        """Whether the counter of a loop around it is in what a test names."""
+        """Whether a test names what differs from turn to turn: the counter of a loop around it, or what a loop carries on."""
         return any(
-            self.turns.names & set(names_of(self.env[node.id].number or 0))
+            self.changing & set(names_of(self.env[node.id].number or 0))
             for node in ast.walk(test)
             if isinstance(node, ast.Name) and node.id in self.env
         )
+
+    def truth(self, node: ast.expr, parts: list[Value]) -> Expression | None:
+        """A scalar that is a test of counters, as what it asks; `parts`: what it is made of. None of others."""
+        numbers = [part.number for part in parts if part.shape == () and part.number is not None]
+        if len(numbers) < len(parts) or not self.asks_turns(node):
+            return None
+        asked = [as_test(number) for number in numbers if isinstance(number, Expression)]
+        match node:
+            case ast.UnaryOp():
+                return opposite(asked[0]) if asked else None
+            case ast.BoolOp(op=op):
+                return _joined(SYMBOLS[type(op)], asked) if len(asked) == len(numbers) else None
+            case ast.Compare(ops=ops) if set(symbols := [SYMBOLS[type(op)] for op in ops]) <= set(COMPARISONS):
+                return _joined("and", list(map(Joined, symbols, numbers, numbers[1:])))
+        return None
 
     def of_turns(self, test: ast.expr) -> Expression | bool | None:
         """A test as an expression of counters; parts that ask for none are answered by themselves, and may settle it. None: not told."""
@@ -190,14 +203,6 @@ class Expressions(Operations, Ways):
                 if ends in parts or not (left or None in parts):
                     return ends if ends in parts else not ends
                 return None if None in parts else _joined(SYMBOLS[type(op)], left)
-            case ast.Compare(left=first, ops=ops, comparators=others):
-                numbers = [self.value(side).number for side in (first, *others)]
-                symbols = [SYMBOLS[type(op)] for op in ops]
-                return _joined("and", [
-                    Joined(symbol, one, other)
-                    for symbol, one, other in zip(symbols, numbers[:-1], numbers[1:], strict=True)
-                    if one is not None and other is not None
-                ]) if None not in numbers and set(symbols) <= set(COMPARISONS) else None  # fmt: skip
         number = self.value(test).number
         return None if not isinstance(number, Expression) else as_test(number)
 

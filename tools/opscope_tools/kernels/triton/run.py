@@ -75,6 +75,7 @@ class Walk(Expressions):
         path, times, line = (caller.path, caller.times, caller.line) if caller else ((), Formula.const(1), 0)
         super().__init__(log, module.path if via else "", via, path, times, line)
         self.turns = caller.turns if caller else Turns()
+        self.carried = caller.carried if caller else frozenset()
         self.outside = len(self.turns.loops)
         self.module, self.around, self.answers = module, around, answers
         self.depth: int = caller.depth + 1 if caller else 0
@@ -105,7 +106,9 @@ class Walk(Expressions):
                 self.into, kept = ast.unparse(target), self.asked
                 self.asked = Asked(value)
                 made = self.binary(op, *self.operands(ast.BinOp(target, op, value), target, value), statement)
-                self.bind(target, replace(made, ids=self.asked.ids and not self.asked.data))
+                self.bind(
+                    target, replace(made, ids=self.asked.ids and not self.asked.data), ast.BinOp(target, op, value)
+                )
                 self.into, self.asked = "", kept
             case ast.Expr(value=value):
                 self.asking(value)
@@ -150,24 +153,32 @@ class Walk(Expressions):
                         Mapped, statement, axis=", ".join(asked.axes), variable=name, text=ast.unparse(part),
                         scaled=tuple(asked.scaled), sources=made.sources,
                     )  # fmt: skip
-            self.bind(target, made)
+            self.bind(target, made, part)
         self.into = ""
 
-    def bind(self, target: ast.expr, value: Value) -> None:
-        """Give a name its value; a long scalar goes on under its own name."""
+    def bind(self, target: ast.expr, value: Value, written: ast.expr | None = None) -> None:
+        """Give a name its value, `written` so; a long scalar goes on under its own name."""
         if isinstance(target, ast.Name):
             told = value.number is not None and len(render(value.number)) <= 120
             if value.shape == () and value.items is None and not value.known and not told:
                 if value.sources or self.differs(value.number):
                     self.log.varying.add(target.id)
                 self.log.names.setdefault(target.id, "")
+                self.carry(target.id, value, written)
                 value = replace(value, number=leaf(target.id))
             self.env[target.id] = value
         elif isinstance(target, ast.Tuple | ast.List):
             items = value.items or ()
             for index, element in enumerate(target.elts):
                 found = items[index] if index < len(items) else Value(None, data=value.data)
-                self.bind(element, replace(found, ids=found.ids or value.ids))
+                self.bind(element, replace(found, ids=found.ids or value.ids), written)
+
+    def carry(self, name: str, value: Value, written: ast.expr | None) -> None:
+        """Keep in mind whether an untold scalar differs from turn to turn; what is loaded anew is data, which does not count as that."""
+        again = written is not None and any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(written))
+        if written is not None:
+            moves = self.asks_turns(written) and (again or not value.sources)
+            self.carried = self.carried | {name} if moves else self.carried - {name}
 
     # branches ----------------------------------------------------------------------------------------------------
 
@@ -239,6 +250,7 @@ class Walk(Expressions):
                 scalar = one.shape == other.shape == () and one.items is None
                 if scalar:
                     self.log.names.setdefault(name, "")
+                    self.carried |= {name}
                 found[name] = replace(
                     one, number=leaf(name) if scalar else None, constant=None, known=False, name="", sources=one.sources | other.sources,
                     product=False, accumulator=one.accumulator and other.accumulator, ids=one.ids or other.ids,
@@ -376,14 +388,15 @@ class Walk(Expressions):
         if asks := log.counters & set(names_of(counter.trips)):  # another count in each iteration around it: its mean
             mean = self.unknown(loop.lineno, render(counter.trips), "mean iterations")
             counter = replace(counter, trips=mean, asks=counter.asks | asks)
-        stored = _stored(loop.body)
+        stored, carried = _stored(loop.body), self.carried
         self.forget(stored)
+        self.carried -= {counter.name}
         kept, env, place = (self.turns, self.times, self.line, self.path), dict(self.env), len(log.events)
         answers, self.line = self.answers.copy(), loop.lineno
         self.enter(counter, loop)
-        inside = self.turns, self.times, self.path
+        inside = self.turns, self.times, self.path, self.carried
         self.block(loop.body)
-        self.turns, self.times, self.path = inside
+        self.turns, self.times, self.path, self.carried = inside
         moved = [
             n for n in stored & set(env) if env[n].strides != self.env[n].strides and env[n].shape == self.env[n].shape
         ]
@@ -394,6 +407,7 @@ class Walk(Expressions):
             self.block(loop.body)
         self.turns, self.times, self.line, self.path = kept
         self.forget(stored)
+        self.carried = self.carried if self.turns.loops else carried
         self.leave(place)
 
     def forget(self, names: set[str]) -> None:
@@ -403,6 +417,7 @@ class Walk(Expressions):
             if old.shape == () and old.items is None:
                 self.log.names.setdefault(name, "")
                 self.env[name] = replace(old, number=leaf(name), name="", constant=None, known=False)
+                self.carried |= {name}
 
     # calls of device functions -----------------------------------------------------------------------------------
 
@@ -442,6 +457,7 @@ class Walk(Expressions):
         place = len(self.log.events)
         inner.block(function.body)
         inner.leave(place)
+        self.carried |= inner.carried
         self.asked.data = self.asked.data or any(_is_data(e) for e in self.log.events[place:])
         result = inner.returned or inner.returned_aside or Value()
         self.asked.ids = self.asked.ids or result.ids
