@@ -216,13 +216,16 @@ def test_a_loop_that_its_counter_ends_early_is_not_counted(tmp_path: Path, test:
     [
         ("pid == 0", False), ("pid != 0", False), ("pid % 2 == 0", False), ("row == 0", False), ("pid > 0", False), ("pid >= 1", False),
         ("pid * B < n", True), ("n > pid * B", True), ("n > 0", True), ("tl.num_programs(0) == 1", True),
+        ("pid < 3", False), ("pid % n < 2", False), ("pid > n", False), ("pid <= tl.program_id(1)", False), ("tl.program_id(1) - pid < 1", False),
+        ("tl.program_id(1) * B > (pid + 1) * n", False), ("pid < tl.num_programs(0) - 1", False), ("row < n", True), ("n - pid * B > 0", True),
+        ("pid * B + tl.program_id(1) < n", True),
     ],
 )  # fmt: skip
 def test_a_launch_has_a_cost_where_all_its_programs_may_take_one_side(tmp_path: Path, test: str, alike: bool) -> None:
     body = f"pid = tl.program_id(0)\nrow = pid // 4\nif {test}:\n    L\n"
     assert (launched(tmp_path, body).launch_read_bytes != "") is alike
     both = launched(tmp_path, f"{body}else:\n    S\n")
-    assert (both.launch_read_bytes != "") is (alike and "pid" not in test)
+    assert (both.launch_read_bytes != "") is (alike and re.search("pid|row", test) is None)
     assert both.read_bytes != ""
     neither = launched(tmp_path, body.replace("L\n", "row = 3\n"))
     assert neither.launch_write_bytes != ""
@@ -302,3 +305,26 @@ def test_data_that_each_turn_loads_is_a_condition(tmp_path: Path) -> None:
     found = cost(tmp_path, LANGUAGES["triton"], body)
     assert found.not_counted == ()
     assert [said.partition(" (line")[0] for said in found.conditions] == ["c != 0"]
+
+
+@pytest.mark.parametrize("test", ["tl.program_id(1) > pid", "tl.program_id(1) * B > (pid + 1) * B", "pid % n >= 2"])
+def test_programs_that_end_early_by_how_their_ids_lie_have_no_launch_cost(tmp_path: Path, test: str) -> None:
+    found = launched(tmp_path, f"pid = tl.program_id(0)\nif {test}:\n    return\nL\n")
+    assert (found.launch_read_bytes, found.read_bytes != "") == ("", True)
+
+
+def test_launches_on_one_line_have_each_their_own_grid(tmp_path: Path) -> None:
+    plain = LANGUAGES["triton"]
+    launches = "\n\n@triton.jit\ndef other(X):\n    tl.store(X, 1.0)\n\n\ndef run(x, y, n, m):\n    other[(n, m)](x); k[(m,)](x, y, n, B=64)\n"
+    (grid,) = described(tmp_path, plain._replace(kernel=plain.kernel + launches), "L\n").grid
+    assert grid.dimensions == ("{m}",)
+
+
+@pytest.mark.parametrize("language", ["triton", "gluon", "cutile"])
+def test_formulas_spell_the_smaller_of_two_as_python_does(tmp_path: Path, language: str) -> None:
+    tiles = LANGUAGES[language]
+    for word, meant in (("minimum", min), ("maximum", max)):
+        found = cost(tmp_path, tiles, f"for i in range({tiles.prefix}.{word}(n, 3)):\n    L\n").read_bytes
+        assert "imum" not in found
+        for n in SIZES:
+            assert evaluate(found, {"n": n, "B": 4, "X.element_size()": 1}) == 4 * meant(n, 3)

@@ -42,6 +42,8 @@ class LaunchRef(Frozen):
     callees: tuple[str, ...]
     file: str
     line: int
+    #: where in its line it stands, which several may share; -1 where nobody asks
+    column: int = -1
     #: the language whose way of launching it is, where only one has it
     language: str = ""
     #: dotted name that the first callee was imported from, where it was

@@ -205,7 +205,7 @@ def _launches(module: PyModule) -> Iterator[LaunchRef]:
             names = tuple(dict.fromkeys(_kernel_names(parts[0], [*chain, top], chain[0].place_of(node))))
             if names:
                 yield LaunchRef(
-                    callees=names, file=module.path, line=node.lineno, imported_from=module.imports.get(names[0], ""),
+                    callees=names, file=module.path, line=node.lineno, column=node.col_offset, imported_from=module.imports.get(names[0], ""),
                     language="cutile" if of_tiles(node) else "triton",
                 )  # fmt: skip
 

@@ -6,8 +6,9 @@ The operations of the language are in operations.py, the statements around these
 from __future__ import annotations
 
 import ast
+import itertools
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 
@@ -42,12 +43,14 @@ from opscope_tools.kernels.values.expressions import (
     render,
 )
 from opscope_tools.kernels.values.expressions import Operation as Joined
-from opscope_tools.kernels.values.notation import names_of
+from opscope_tools.kernels.values.notation import evaluate, names_of
 from opscope_tools.kernels.values.turns import as_test, opposite
 from opscope_tools.kernels.values.turns import holds as holds_at
 
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
 _IDS = {"program_id", "num_programs"}
+#: ids and sizes at which a test is tried, and of how many
+_FIRST, _LARGE, _MOST_IDS, _MOST_SIZES = 8, (1_000, 1_000_000_000), 2, 5
 
 #: a callable that finds the device function of a name: (module, function), or None
 Finder = Callable[[PyModule, str], tuple[PyModule, FunctionNode] | None]
@@ -239,7 +242,8 @@ class Expressions(Operations, Ways):
                 if one is None or other is None:
                     return True
                 asked = Joined(SYMBOLS[type(op)], one, other)
-                return holds_at(asked, dict.fromkeys(names_of(asked) if _of_ids(asked) else (), 0)) in (None, holds)
+                ids = [n for n in names_of(asked) if n.startswith("program_id(") or (n in self.env and self.env[n].ids)]
+                return _may_all(asked, ids, holds)
         return False
 
     # tests -------------------------------------------------------------------------------------------------------
@@ -543,9 +547,28 @@ class Expressions(Operations, Ways):
         return ""
 
 
-def _of_ids(test: Expression) -> bool:
-    """Whether a test asks for nothing but ids of the program."""
-    return all(name.startswith("program_id(") for name in names_of(test))
+def _may_all(test: Joined, ids: Sequence[str], holds: bool) -> bool:
+    """Whether a comparison may go so for all ids: at some of all large sizes it does for the first ones, which move it one way alone."""
+    sizes = [name for name in names_of(test) if name not in ids]
+    programs = [dict(zip(ids, each, strict=True)) for each in itertools.product(range(_FIRST), repeat=len(ids))]
+    if len(sizes) > _MOST_SIZES or len(ids) > _MOST_IDS:
+        return True
+    return any(
+        all(holds_at(test, {**at, **program}) in (None, holds) for program in programs) and _one_way(test, ids, at)
+        for at in (
+            {n: _FIRST if n.startswith("num_programs(") else size for n, size in zip(sizes, each, strict=True)}
+            for each in itertools.product(_LARGE, repeat=len(sizes))
+        )
+    )
+
+
+def _one_way(test: Joined, ids: Sequence[str], sizes: Mapping[str, int]) -> bool:
+    """Whether none of the ids moves the sides of a comparison apart while another moves them together."""
+    apart = Joined("-", test.left, test.right)
+    start = dict.fromkeys(ids, 0)
+    moved = [evaluate(render(apart), {**sizes, **start, **one}) for one in ({}, *({name: 1} for name in ids))]
+    told = [value for value in moved if value is not None]
+    return len(told) < len(moved) or not any(a < told[0] < b for a in told for b in told)
 
 
 def _joined(symbol: str, tests: list[Expression]) -> Expression:

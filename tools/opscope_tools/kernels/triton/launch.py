@@ -77,7 +77,7 @@ def launch_site(
     """One launch; None where the file no longer holds it."""
     found = next(
         ((n, parts) for n in module.calls
-         if n.lineno == reference.line and (parts := launched(n)) is not None), None
+         if (n.lineno, n.col_offset) == (reference.line, reference.column) and (parts := launched(n)) is not None), None
     )  # fmt: skip
     if found is None:
         return None

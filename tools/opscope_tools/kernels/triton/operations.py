@@ -51,6 +51,8 @@ _FREE = {
     "maximum", "minimum", "abs", "clamp", "floor", "ceil", "round", "isnan", "rint", "optimization_barrier", "assume", "umulhi",
     "trunc",
 }  # fmt: skip
+#: what formulas call them
+_SPELLED = {"maximum": "max", "minimum": "min"}
 What = Literal["load", "store", "atomic"]
 _REDUCE = {"sum": 1, "max": 0, "min": 0, "argmax": 0, "argmin": 0, "xor_sum": 0, "reduce_or": 0}
 
@@ -168,7 +170,7 @@ class Operations(ABC):
                 self.compute(op.node, shape, sources_of(values), PER_ELEMENT[op.name])
             return Value(shape, data=data, sources=sources_of(values))
         if op.name in _FREE:
-            number = called(op.name, *values) if shape == () else None
+            number = called(_SPELLED.get(op.name, op.name), *values) if shape == () else None
             roots = values[0].roots if values and len(values) == 1 else ()
             return Value(shape, number, data, sources_of(values), roots)
         if data:
