@@ -328,3 +328,46 @@ def test_formulas_spell_the_smaller_of_two_as_python_does(tmp_path: Path, langua
         assert "imum" not in found
         for n in SIZES:
             assert evaluate(found, {"n": n, "B": 4, "X.element_size()": 1}) == 4 * meant(n, 3)
+
+
+@pytest.mark.parametrize("language", ["triton", "gluon", "cutile", "tilelang"])
+def test_what_stands_behind_a_loop_that_returns_is_in_no_cost(tmp_path: Path, language: str) -> None:
+    body = "for i in range(n):\n    if i == 3:\n        return\n    L\nS\n"
+    found = described(tmp_path, {**LANGUAGES, "tilelang": BLOCKS}[language], body.replace("range(n)", "T.serial(n)") if language == "tilelang" else body)  # fmt: skip
+    assert found.cost is not None
+    assert (found.cost.write_bytes, found.cost.read_bytes) == ("", "")
+    assert any("`i == 3`" in said for said in found.cost.not_counted)
+    ends = f"the loop around line {_line(tmp_path, 'if i == 3')} ends"
+    assert {(store.counted, store.when) for store in found.stores} == {(False, ends)}
+
+
+def test_a_function_that_returns_in_its_loop_leaves_its_caller_as_it_was(tmp_path: Path) -> None:
+    plain = LANGUAGES["triton"]
+    helper = "@triton.jit\ndef helper(Y, n):\n    for i in range(n):\n        if i == 3:\n            return\n    tl.store(Y, 1.0)\n\n"
+    kernel = plain.kernel.replace("@triton.jit", f"{helper}@triton.jit")
+    found = cost(tmp_path, plain._replace(kernel=kernel), "helper(Y, n)\nL\n")
+    assert (found.read_bytes, found.write_bytes) == ("{X.element_size()} * B", "{X.element_size()} * B")
+    assert any("`i == 3`" in said for said in found.not_counted)
+
+
+def _line(folder: Path, text: str) -> int:
+    return next(n for n, line in enumerate((folder / "kernels.py").read_text().splitlines(), 1) if text in line)
+
+
+@pytest.mark.parametrize(
+    "bound", ["n - 5", "0, n - 5", "0, n - 5, 2", "cdiv(n - 5, B)", "(n - 5) // 2", "5, n", "2 * (n - 5) + 1"]
+)
+@pytest.mark.parametrize("language", ["triton", "gluon", "cutile", "tilelang"])
+def test_no_loop_runs_less_than_no_times(tmp_path: Path, language: str, bound: str) -> None:
+    body = f"for i in range({bound}):\n    if i >= 1:\n        L\n    S\n"
+    blocks = body.replace("range(", "T.serial(").replace("cdiv", "ceildiv").replace("ceildiv", "T.ceildiv")
+    found = cost(tmp_path, BLOCKS, blocks) if language == "tilelang" else cost(tmp_path, LANGUAGES[language], body)
+    check(found, body, told=True)
+
+
+@pytest.mark.parametrize("test", ["i * n > 4", "4 < n * i", "i * (n - 3) >= 2", "n * i * B < 9"])
+@pytest.mark.parametrize("language", ["triton", "gluon", "cutile"])
+def test_a_counter_times_what_may_be_none_or_less_is_not_told(tmp_path: Path, language: str, test: str) -> None:
+    found = cost(tmp_path, LANGUAGES[language], f"for i in range(B):\n    if {test}:\n        L\n")
+    assert found.read_bytes == ""
+    assert any("of whose turns the number is not told" in said for said in found.not_counted)

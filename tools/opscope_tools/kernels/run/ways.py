@@ -35,6 +35,8 @@ class Ways:
     #: loops of the callers, and the test by which a loop of this function is left early, with what leaves it
     outside: int = 0
     cut: tuple[ast.expr, type[ast.stmt]] | None = None
+    #: tests by which the function is left in a loop, each with what a path says behind that loop
+    left: tuple[tuple[ast.expr, str], ...] = ()
     #: `put(event, node, **fields)` of the run
     put: Callable[..., int]
 
@@ -113,7 +115,19 @@ class Ways:
         step = Step(own, True, "other", test.lineno)
         self.log.events[place:] = [replace(e, path=(*e.path[:beside], step, *e.path[beside:])) for e in met]
         self.untold(test, [e for e in met if counted(tuple(s for s in e.path[beside:] if s.test != own))])
-        self.cut = self.cut if by is ast.Return and len(self.turns.loops) > self.outside else None
+        if by is ast.Return and len(self.turns.loops) > self.outside:
+            return
+        self.cut = None
+        if by is ast.Return:
+            said = f"the loop around line {test.lineno} ends"
+            self.left, self.path = (*self.left, (test, said)), (*self.path, Step(said, True, "other", test.lineno))
+
+    def finish(self, place: int) -> None:
+        """At the end of a function that began there: what stands behind loops in which it is left is in no cost."""
+        for test, said in self.left:
+            behind = [e for e in self.log.events[place:] if any(said in step.test for step in e.path)]
+            self.path = tuple(step for step in self.path if said not in step.test)
+            self.untold(test, [e for e in behind if counted(tuple(s for s in e.path if said not in s.test))])
 
 
 def left_early(statement: ast.stmt) -> type[ast.stmt] | None:

@@ -203,6 +203,7 @@ class Run(Interpreter, Operations, Ways):
                 scope.values[name.id] = self.varied(name.id)
                 self.put(Mapped, block, axis=f"blockIdx.{'xyz'[axis] if axis < 3 else axis}", variable=name.id, text=ast.unparse(self.one.call))  # fmt: skip
         self.block(block.body, scope)
+        self.finish(0)
 
     # statements --------------------------------------------------------------------------------------------------
 

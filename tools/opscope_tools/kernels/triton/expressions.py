@@ -27,7 +27,6 @@ from opscope_tools.kernels.triton.tiles import (
     computed,
     folded,
     literal,
-    of_run,
     padded,
     sources_of,
 )  # fmt: skip
@@ -43,7 +42,7 @@ from opscope_tools.kernels.values.expressions import (
     render,
 )
 from opscope_tools.kernels.values.expressions import Operation as Joined
-from opscope_tools.kernels.values.notation import evaluate, names_of
+from opscope_tools.kernels.values.notation import evaluate, names_of, of_run
 from opscope_tools.kernels.values.turns import as_test, opposite
 from opscope_tools.kernels.values.turns import holds as holds_at
 

@@ -27,11 +27,11 @@ from opscope_tools.kernels.triton.definitions import FunctionNode, dotted_name
 from opscope_tools.kernels.triton.expressions import Expressions, Surroundings
 from opscope_tools.kernels.triton.operations import Asked, Language, Operation, clip
 from opscope_tools.kernels.triton.parameters import parameters
-from opscope_tools.kernels.triton.tiles import Value, literal, of_run, texts
+from opscope_tools.kernels.triton.tiles import Value, literal, texts
 from opscope_tools.kernels.values.conditions import canonical
 from opscope_tools.kernels.values.expressions import Quantity, Size, leaf, negative, render
 from opscope_tools.kernels.values.expressions import call as call_of
-from opscope_tools.kernels.values.notation import names_of
+from opscope_tools.kernels.values.notation import names_of, of_run
 from opscope_tools.kernels.values.trips import at_least_none, trip_count, turns
 from opscope_tools.kernels.values.turns import Counter, Turns
 
@@ -62,6 +62,7 @@ def run_kernel(
         walk.lost("what comes behind the first steps of a very long run", function, "flops", "matmul", "read", "write")
     except RecursionError:
         walk.lost("expressions that are nested too deeply", function, "flops", "matmul", "read", "write")
+    walk.finish(0)
     return log
 
 
@@ -457,6 +458,7 @@ class Walk(Expressions):
         place = len(self.log.events)
         inner.block(function.body)
         inner.leave(place)
+        inner.finish(place)
         self.carried |= inner.carried
         self.asked.data = self.asked.data or any(_is_data(e) for e in self.log.events[place:])
         result = inner.returned or inner.returned_aside or Value()

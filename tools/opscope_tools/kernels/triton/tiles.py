@@ -14,14 +14,13 @@ from opscope_tools.kernels.values.expressions import (
     ARITHMETIC,
     COMPARISONS,
     SYMBOLS,
-    Quantity,
     Size,
     call,
     combine,
     operand,
     render,
 )  # fmt: skip
-from opscope_tools.kernels.values.notation import parts
+from opscope_tools.kernels.values.notation import of_run
 
 Shape = tuple[Size, ...]
 #: elements that an offset steps along each axis; None: not a step that reading tells
@@ -114,11 +113,6 @@ def combined(op: ast.operator, a: Value, b: Value, shape: Shape) -> Steps:
             made = left  # but for where it wraps around: far apart where the divisor is no constant
         found.append(made)
     return tuple(found)
-
-
-def of_run(number: Size | None) -> bool:
-    """Whether a run tells it, the compiler alone does not."""
-    return any(isinstance(part, Quantity) and part.run_time for part in parts(number))
 
 
 def along(value: Value, back: int) -> Size | None:

@@ -108,6 +108,11 @@ def parts(size: Any) -> Iterator[Expression]:
         pending += reversed(list(inner))
 
 
+def of_run(number: Size | None) -> bool:
+    """Whether a run tells it, the compiler alone does not."""
+    return any(isinstance(part, Quantity) and part.run_time for part in parts(number))
+
+
 def names_of(formula: str | Size) -> list[str]:
     """The quantities that a formula's value depends on, as they are to be given: without braces."""
     size = read_size(formula) if isinstance(formula, str) else formula
@@ -197,4 +202,4 @@ class Counts:
                 return self.whole(other)
 
 
-__all__ = ["Counts", "evaluate", "names_of", "parts", "product", "read_size"]
+__all__ = ["Counts", "evaluate", "names_of", "of_run", "parts", "product", "read_size"]

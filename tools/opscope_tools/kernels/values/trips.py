@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 
-from opscope_tools.kernels.values.expressions import Prefix, Size, call, negative, settled
+from opscope_tools.kernels.values.expressions import Expression, Operation, Prefix, Size, call, negative, settled
+from opscope_tools.kernels.values.notation import parts
 
 #: FLOPs per element of the result, by the arithmetic of the definition
 PER_ELEMENT: Mapping[str, int] = {
@@ -45,4 +46,10 @@ def at_least_none(trips: Size, bounds: Sequence[Size]) -> Size:
     """A count of turns where the bounds may lie the wrong way round: such a loop runs no times."""
     if isinstance(trips, int):
         return max(trips, 0)
-    return call("max", trips, 0) if len(bounds) > 1 and bounds[0] != 0 else trips
+    from_none = len(bounds) < 2 or bounds[0] == 0
+    return trips if from_none and not any(map(_takes_away, parts(bounds[:2][-1]))) else call("max", trips, 0)
+
+
+def _takes_away(part: Expression) -> bool:
+    """Whether a difference or another sign may make a size less than none."""
+    return isinstance(part, Operation | Prefix) and part.operator == "-"

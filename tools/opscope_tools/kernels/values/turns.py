@@ -25,7 +25,7 @@ from opscope_tools.kernels.values.expressions import (
     render,
     settled,
 )  # fmt: skip
-from opscope_tools.kernels.values.notation import evaluate, names_of, parts
+from opscope_tools.kernels.values.notation import evaluate, names_of, of_run, parts
 
 #: turns that are gone through one by one, and terms that one count is a sum of
 _MOST_TURNS, _MOST_TERMS = 65_536, 16
@@ -248,10 +248,11 @@ def _compared(loop: Counter, symbol: str, left: Size, right: Size) -> tuple[list
     if other[0] != 0:
         return None
     bound = settled("-", settled("-", other[1], one[1]), _times(one[0], loop.start))
-    each = settled("*", _without_sign(one[0]), _without_sign(loop.step))
+    factor = _without_sign(one[0])
+    each = settled("*", factor, _without_sign(loop.step))
     if _below_none(one[0]) != _below_none(loop.step):
         bound, symbol = negative(bound), _TURNED[symbol]
-    if not _positive(each):
+    if not _positive(each) or of_run(factor):
         return None
     below, up_to = ceil_div(bound, each), ceil_div(settled("+", bound, 1), each)
     table: Mapping[str, tuple[list[Size], list[Size]]] = {
@@ -295,7 +296,7 @@ def _without_sign(size: Size) -> Size:
 
 
 def _positive(size: Size) -> bool:
-    """Whether a size is above none: sizes with a name are."""
+    """Whether a size is above none: sizes with a name are, where a launch gives them one."""
     if isinstance(size, Operation):
         return size.operator == "*" and _positive(size.left) and _positive(size.right)
     return isinstance(size, Quantity) or (isinstance(size, int) and size > 0)
