@@ -78,3 +78,41 @@ def test_where_the_type_is_not_told_no_overload_is_taken(described: Described) -
     )
     _, cost = described(source)
     assert (cost.flops, [text for text in cost.not_counted if "`act`" in text]) == ("", list(cost.not_counted))
+
+
+SPECIALISED = """
+template <int N> __device__ float sum(const float* p) { return p[N] + sum<N - 1>(p); }
+template <> __device__ float sum<0>(const float* p) { return p[0]; }
+template <typename T> __device__ T one(const T* p) { return p[0] + p[1]; }
+template <> __device__ float one<float>(const float* p) { return p[0]; }
+template <> __device__ half one(const half* p) { return p[0] * p[1] * p[2]; }
+template <typename T, bool TWICE> __device__ T both(const T* p) { return p[0] + p[1]; }
+template <> __device__ double both<double, true>(const double* p) { return p[0]; }
+template <typename T, int M> __global__ void k(const T* x, T* y) { y[threadIdx.x] = CALL; }
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "read", "flops"),
+    [("sum<0>(x)", "float", 1, 0), ("sum<3>(x)", "float", 4, 3), ("sum<M>(x)", "float", 3, 2), ("sum<M - 2>(x)", "float", 1, 0),
+     ("one(x)", "double", 2, 1), ("one<T>(x)", "double", 2, 1), ("one(x)", "float", 1, 0), ("one<T>(x)", "float", 1, 0),
+     ("one(x)", "half", 3, 2), ("one<half>(x)", "half", 3, 2), ("both<T, true>(x)", "double", 1, 0),
+     ("one(x)", "__half", 3, 2), ("one(x)", "__nv_bfloat16", 2, 1), ("both<T, M == 2>(x)", "double", 1, 0), ("both<T, false>(x)", "double", 2, 1), ("both<T, true>(x)", "float", 2, 1)],
+)  # fmt: skip
+def test_a_specialisation_is_followed_for_its_own_arguments_alone(
+    described: Described, call: str, kind: str, read: int, flops: int
+) -> None:
+    launch = f"void go({kind}* x) {{ k<{kind}, 2><<<1, 32>>>(x, x); }}"
+    _, cost = described(SPECIALISED.replace("CALL", call) + launch)
+    size = {"float": 4, "double": 8}.get(kind, 2)
+    assert (cost.read_bytes, cost.flops or "0") == (str(32 * size * read), str(32 * flops))
+    assert not cost.not_counted
+
+
+@pytest.mark.parametrize("call", ["one(x)", "sum<M>(x)"])
+def test_where_the_arguments_are_not_told_neither_template_nor_specialisation_is_taken(
+    described: Described, call: str
+) -> None:
+    _, cost = described(SPECIALISED.replace("CALL", call))
+    assert cost.flops == ""
+    assert any(f"`{call[:3]}`" in text for text in cost.not_counted)

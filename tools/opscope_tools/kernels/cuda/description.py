@@ -26,7 +26,7 @@ from opscope_tools.kernels.cuda.handed import Handed, handed, tiles
 from opscope_tools.kernels.cuda.launch.cutlass import operators
 from opscope_tools.kernels.cuda.launch.host_expressions import formula
 from opscope_tools.kernels.cuda.launch.sites import CudaContext, CudaSite, read_sites
-from opscope_tools.kernels.cuda.names.definitions import Definition
+from opscope_tools.kernels.cuda.names.definitions import Definition, specialised
 from opscope_tools.kernels.cuda.names.template_arguments import Members, members
 from opscope_tools.kernels.cuda.run.kernel import run_cuda
 from opscope_tools.kernels.cuda.source_text import CSource, split_arguments, squeeze
@@ -310,16 +310,9 @@ def _meaning(site: CudaSite, found: Definition, source: CSource, context: CudaCo
     least = sum("=" not in parameter for parameter in split_arguments(found.parameters))
     if site.counts and not any(least <= count <= most for count in site.counts):
         return None
-    own, special = _specialised(found, source), {_specialised(d, source) for d in others} - {()}
+    own, special = specialised(found, source), {specialised(d, source) for d in others} - {()}
     kept = tuple(i for i in site.instances if (i == own if own else i not in special))
     return replace(site, instances=kept) if kept or not site.instances else None
-
-
-def _specialised(found: Definition, source: CSource) -> tuple[str, ...]:
-    """The template arguments for which a definition is: `f<double>`; none where it is for all."""
-    text = source.statements[found.name_position + len(found.name) : found.parameters_position]
-    listed = re.match(r"\s*+<(.*)>\s*+\(", text, re.DOTALL)
-    return tuple(map(squeeze, split_arguments(listed[1]))) if listed is not None else ()
 
 
 def _deduced(template: Sequence[Constexpr], parameters: str, sites: Sequence[CudaSite]) -> set[str]:

@@ -263,6 +263,13 @@ def template_list(source: CSource, heading: int, before: int) -> tuple[tuple[str
     return names, start
 
 
+def specialised(found: Definition, source: CSource) -> tuple[str, ...]:
+    """The template arguments for which a definition is: `f<double>`; none where it is for all."""
+    text = source.statements[found.name_position + len(found.name) : found.parameters_position]
+    listed = re.match(r"\s*+<(.*)>\s*+\(", text, re.DOTALL)
+    return tuple(map(squeeze, split_arguments(listed[1]))) if listed is not None else ()
+
+
 def template_names(text: str) -> list[str]:
     """Parameter names of a template parameter list."""
     names = []

@@ -15,7 +15,7 @@ from typing import Any
 from opscope_tools.kernels.cuda.declarations import constants_named
 from opscope_tools.kernels.cuda.launch.host_expressions import formula
 from opscope_tools.kernels.cuda.launch.host_text import Names
-from opscope_tools.kernels.cuda.names.definitions import Definition
+from opscope_tools.kernels.cuda.names.definitions import Definition, specialised
 from opscope_tools.kernels.cuda.names.structures import Struct, find_struct
 from opscope_tools.kernels.cuda.names.template_arguments import included
 from opscope_tools.kernels.cuda.names.values import Type, named_type
@@ -65,6 +65,8 @@ class Function:
     unread: str = ""
     #: what its last parameters are where a call does not give them, as written
     defaults: tuple[str, ...] = ()
+    #: of a specialisation (`template <> f<0>`): the arguments that its name gives; None: it is none
+    special: tuple[str, ...] | None = None
 
     @property
     def file(self) -> str:
@@ -322,7 +324,11 @@ def _parse(code: DeviceCode, found: Definition) -> Function:
         unread = "the definition, which does not parse"
     written = [text.partition("=")[2].strip() for text in split_arguments(found.parameters)]
     defaults = tuple(text for text in written if text)
-    return Function(found.name, code, found.body, found.end, template, parameters, returns, body, unread, defaults)
+    special = not found.template and not found.macro and code.source.statements.startswith("template", found.start)
+    return Function(
+        found.name, code, found.body, found.end, template, parameters, returns, body, unread, defaults,
+        specialised(found, code.source) if special else None,
+    )  # fmt: skip
 
 
 def _returned(code: DeviceCode, found: Definition, is_type: Callable[[str], bool]) -> TypeName | None:

@@ -322,12 +322,16 @@ class Calls:
 
     def followed(self, state: State, node: Call, functions: list[Function], arguments: tuple[str, ...]) -> Value:
         """A device function of the repository."""
-        chosen = fitting(functions, len(node.arguments))
+        of_all = [f for f in functions if f.special is None and (f.template or not arguments)]
+        chosen = fitting(of_all or functions, len(node.arguments))
         name = functions[0].name
         places = [self.place(state, a) for a in node.arguments]
         if len(chosen) > 1:
             chosen = by_types(chosen, places) or chosen
         function = chosen[0] if len(chosen) == 1 else None
+        if function is not None and function.template:
+            special = [f for f in functions if f.special is not None and len(f.parameters) == len(function.parameters)]
+            function = self.functions.specialisation(state, function, special, arguments, places)
         followed = function is not None and not function.unread and state.depth < DEPTH
         state.log.met(FunctionCall(**state.at(node), name=name, followed=followed))
         if function is None or not followed:

@@ -170,6 +170,34 @@ class Functions:
                     made[parameter.name] = kind
         return made
 
+    def specialisation(
+        self, state: State, function: Function, special: list[Function], arguments: tuple[str, ...], values: list[Value]
+    ) -> Function | None:  # fmt: skip
+        """The one of a template's specialisations that is for its arguments, else the template; None where that is not told."""
+        given = self._settled(state, function, arguments, values) if special else {}
+        answers = [self._is_for(state, function, one, given) for one in special]
+        if True in answers:
+            return special[answers.index(True)]
+        return None if None in answers else function
+
+    def _is_for(self, state: State, function: Function, special: Function, given: dict[str, Any]) -> bool | None:
+        """Whether a specialisation of a template is for its arguments; None where that is not told."""
+        answers: list[bool | None] = []
+        for place, parameter in enumerate(function.template):
+            text = (special.special or ())[place : place + 1] or _taken_for(parameter.name, function, special)
+            wanted: Any = None
+            found: Any = None
+            if text and parameter.type:
+                wanted, found = state.scope.read_type(text[0]), given.get(parameter.name)
+                found = None if isinstance(found, Type) and found.kind in {"generic", "unknown"} else found
+            elif text:
+                wanted, found = (
+                    None if one is None else one.number if isinstance(one.number, int) else None
+                    for one in (self._argument(state, text[0]), given.get(parameter.name))
+                )  # fmt: skip
+            answers.append(None if wanted is None or found is None else _one_type(wanted, found))
+        return False if False in answers else None if None in answers else True
+
     def _argument(self, state: State, text: str, made: dict[str, Any] | None = None) -> Value | None:
         """A template argument that is no type: a number, or the function that it names."""
         if made and text in made:
@@ -226,6 +254,24 @@ def by_types(functions: list[Function], values: list[Value]) -> list[Function]:
         if fits:
             found.append(function)
     return [function for function in found if not function.template] or found
+
+
+def _one_type(one: Any, other: Any) -> bool | None:
+    """Whether two types, or two numbers, are the same; None where names of types may mean one."""
+    if not isinstance(one, Type) or not isinstance(other, Type) or one == other:
+        return bool(one == other)
+    if (one.kind, one.size, one.lanes) != (other.kind, other.size, other.lanes):
+        return False
+    halves = one.kind in {"float", "vector"} and one.size == str(2 * one.lanes)
+    return ("bfloat" in one.name) == ("bfloat" in other.name) if halves else None
+
+
+def _taken_for(name: str, function: Function, special: Function) -> tuple[str, ...]:
+    """What a specialisation has for a type of its template, as its parameters tell: `float` of `const float*` for `const T*`."""
+    for (kind, _), (own, _) in zip(function.parameters, special.parameters, strict=True):
+        if kind.name == name and not kind.arguments and kind.pointers == own.pointers:
+            return (own.name,)
+    return ()
 
 
 def _deduced(name: str, function: Function, values: list[Value]) -> Type | None:
