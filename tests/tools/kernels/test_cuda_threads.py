@@ -100,3 +100,18 @@ def test_blocks_of_which_some_leave_early_give_no_cost_of_a_launch(described: De
     text = "if (blockIdx.x == 0) return; y[threadIdx.x] = 1.f;"
     _, cost = described(f"__global__ void k(float* y) {{ {text} }}\nvoid go() {{ k<<<4, 64>>>(0); }}")
     assert (cost.write_bytes, cost.launch_write_bytes) == ("256", "")
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["int lim = min(n - blockIdx.x * 64, 64); if (t < lim) y[t] = x[t] * 2.f;", "if (t <= blockIdx.x) y[t] = x[t] * 2.f;",
+     "int m = blockIdx.x * 2; for (int i = t; i < m; i += 64) y[i] = x[i] * 2.f;",
+     "int m = blockIdx.y + 1; for (int i = 0; i < m; i++) y[t] = x[t] * 2.f;",
+     "for (int i = 0; i < n; i++) if (i < blockIdx.x) y[t] = x[t] * 2.f;"],
+)  # fmt: skip
+def test_what_differs_from_block_to_block_has_no_total_of_a_launch(described: Described, body: str) -> None:
+    source = f"__global__ void k(const float* x, float* y, int n) {{ int t = threadIdx.x; {body} }}"
+    _, cost = described(f"{source}\nvoid go(int n) {{ k<<<(n + 63) / 64, 64>>>(0, 0, n); }}", sizes={"n": 200})
+    assert (cost.launch_flops, cost.launch_read_bytes, cost.launch_write_bytes) == ("", "", "")
+    reasons = [text for text in cost.assumptions if text.startswith("No cost of a launch")]
+    assert cost.not_counted or reasons == [text for text in reasons if "do not all do the same" in text] != []

@@ -18,7 +18,7 @@ from opscope_tools.kernels.projections.accesses import moved
 from opscope_tools.kernels.run.events import MOVES, Access, Arithmetic, Branch, Event, Part, Product, Unknown
 from opscope_tools.kernels.run.log import Log, Lost
 from opscope_tools.kernels.values.conditions import canonical, negated
-from opscope_tools.kernels.values.expressions import COMPARISONS, Call
+from opscope_tools.kernels.values.expressions import COMPARISONS, Call, leaf
 from opscope_tools.kernels.values.notation import Counts, evaluate, names_of, read_size
 
 _PARTS: tuple[Part, ...] = ("flops", "matmul", "read", "write")
@@ -227,6 +227,10 @@ def cuda_cost(log: Log, grids: Sequence[Launch], sizes: Mapping[str, int]) -> Co
                  flops=str(flops) if flops != 0 else "", bytes=str(size) if size != 0 else "")
         for (file, line, via, operation), (flops, size) in lines.items() if flops != 0 or size != 0
     )  # fmt: skip
+    for name in names_of(f"{total} + {read} + {write}"):  # what differs from block to block has no total
+        said = any(name in names_of(text) for text in log.uneven)
+        if not said and (name.startswith("blockIdx.") or name in log.varying):
+            log.uneven[leaf(name).text] = None
     reason, launch = _of_launch(log, grids, "blocks")
     told = [_told(part, reached, missing.values()) for part in _PARTS]
     sums = list(zip((total, matmul, read, write), told, strict=True))
@@ -236,7 +240,7 @@ def cuda_cost(log: Log, grids: Sequence[Launch], sizes: Mapping[str, int]) -> Co
     names = dict.fromkeys(n for text in texts.values() for n in names_of(text))
     numbers, unbound = evaluated_at(texts, names, sizes)
     against = [condition for condition in log.sums.conditions if contradicted(condition, sizes)]
-    said = [f"Nothing was evaluated: the sizes given are against the condition {c}." for c in against[:1]]
+    warned = [f"Nothing was evaluated: the sizes given are against the condition {c}." for c in against[:1]]
     both = str(read + write)
     least = _at_least(texts, {part for one in missing.values() for part in one.parts})
     whole = told[0] and told[2] and told[3] and both != "0" and not least & _OF_INTENSITY
@@ -246,7 +250,7 @@ def cuda_cost(log: Log, grids: Sequence[Launch], sizes: Mapping[str, int]) -> Co
         **texts, at_least=tuple(f for f in texts if f in least), intensity=f"({per_block[0]}) / ({both})" if whole else "", lines=shown,
         variables={n: text for n, text in log.variables.items() if n in names}, conditions=tuple(log.sums.conditions),
         not_counted=tuple(missing), unbound=unbound,
-        assumptions=(_FULL, _CACHES, *log.assumptions, *((f"No cost of a launch: {reason}.",) if reason else ()), *said),
+        assumptions=(_FULL, _CACHES, *log.assumptions, *((f"No cost of a launch: {reason}.",) if reason else ()), *warned),
         evaluated={} if against else numbers,
     )  # fmt: skip
 

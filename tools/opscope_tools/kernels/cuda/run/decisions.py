@@ -202,7 +202,7 @@ class Guards:
             return OPEN
         changing = len(a.varies) >= len(b.varies)  # the index is on one side, its bound on the other
         bound = (b if changing else a).varies
-        if self._repeated and (varies == {"loop"} or ("loop" in bound and "thread" in varies)):
+        if self._repeated and (varies == {"loop"} or ("loop" in varies and bound)):
             return OPEN  # not the same in every turn
         inside = operator in {"<", "<="} if changing else operator in {">", ">="}
         if changing and isinstance(b.number, int) and b.number <= 0:  # an index is not below 0
