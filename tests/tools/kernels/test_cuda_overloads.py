@@ -116,3 +116,26 @@ def test_where_the_arguments_are_not_told_neither_template_nor_specialisation_is
     _, cost = described(SPECIALISED.replace("CALL", call))
     assert cost.flops == ""
     assert any(f"`{call[:3]}`" in text for text in cost.not_counted)
+
+
+DEDUCED = """template <typename T, int M = 2> __global__ void k(const T* __restrict__ x, T* y, T by) {
+  for (int i = 0; i < M; i++) y[threadIdx.x] = x[threadIdx.x] * by; }
+template <> __global__ void k<double, 2>(const double* __restrict__ x, double* y, double by) { y[threadIdx.x] = by; }
+"""
+
+
+@pytest.mark.parametrize(
+    ("launch", "line", "written"),
+    [("void go(float* a) { k<<<1, 32>>>(a, a, 2.f); }", 1, 32 * 4 * 2), ("void go(double* a) { k<<<1, 32>>>(a, a, 2.); }", 3, 32 * 8),
+     ("void go(void* a) { k<<<1, 32>>>((const half*)a, static_cast<half*>(a), half(2)); }", 1, 32 * 2 * 2),
+     ("void go(const double* a) { double* b; cudaMalloc(&b, 9); k<<<1, 32>>>(a, b, 1.); }", 3, 32 * 8),
+     ("void go() { float a[9]; k<<<1, 32>>>(a, a, 2.f); }", 1, 32 * 4 * 2),
+     ("void go(float* a) { k<float, 3><<<1, 32>>>(a, a, 2.f); }", 1, 32 * 4 * 3)],
+)  # fmt: skip
+def test_template_arguments_that_a_launch_leaves_to_its_arguments_are_theirs(
+    described: Described, launch: str, line: int, written: int
+) -> None:
+    kernel, cost = described(DEDUCED + launch, line=line)
+    assert (len(kernel.grid), cost.launch_write_bytes) == (1, str(written))
+    other, cost = described(DEDUCED + launch, line=4 - line)
+    assert (len(other.grid), cost.launch_write_bytes) == (0, "")

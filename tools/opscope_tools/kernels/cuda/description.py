@@ -311,7 +311,9 @@ def _meaning(site: CudaSite, found: Definition, source: CSource, context: CudaCo
     if site.counts and not any(least <= count <= most for count in site.counts):
         return None
     own, special = specialised(found, source), {specialised(d, source) for d in others} - {()}
-    kept = tuple(i for i in site.instances if (i == own if own else i not in special))
+    defaults = next((split_arguments(d.template) for d in (found, *others) if d.template), [])
+    whole = {i: (*i, *(squeeze(p.partition("=")[2]) for p in defaults[len(i) :])) for i in site.instances}
+    kept = tuple(i for i in site.instances if (whole[i] == own if own else whole[i] not in special))
     return replace(site, instances=kept) if kept or not site.instances else None
 
 

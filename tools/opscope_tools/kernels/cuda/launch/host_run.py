@@ -114,6 +114,8 @@ class Event:
     handed: tuple[Any, ...] = ()
     #: how many arguments the kernel is given; None: not told
     given: int | None = None
+    #: the types of these, `float*`; empty where that is not told
+    types: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -285,7 +287,8 @@ class _Run:
     def outermost(self, function: HostFunction) -> None:
         self.frames.append(_Frame(function, self.host.names(function.code.source), 0))
         for kind, name in function.parameters:
-            self.state.declare(name, Variable(leaf(name), parameter=True, dims=kind.name == "dim3"))
+            held = self._kind(kind)
+            self.state.declare(name, Variable(leaf(name), parameter=True, dims=kind.name == "dim3", kind=held))
         try:
             self.block(function.body.statements)
             while self.waiting:
@@ -361,7 +364,9 @@ class _Run:
         if by_name and isinstance(target, Name) and (at := self.state.where(target.text)) is not None:
             return Variable(Pointer(at.block, at.name))
         value, inner = self.told(argument)
-        return Variable(self._of_kind(kind, value), inner=inner, parameter=True, dims=kind.name == "dim3")
+        return Variable(
+            self._of_kind(kind, value), inner=inner, parameter=True, dims=kind.name == "dim3", kind=self._kind(kind)
+        )
 
     def _as_defined(self, function: HostFunction, kind: TypeName, given: Variable) -> Variable:
         """A parameter whose type the class of a member defines: what was handed as a list is of that type."""
@@ -526,7 +531,8 @@ class _Run:
             structure = not node.dimensions and kind.name != "?" and not _plain(kind)
             value: Any = Dims((1,)) if dims else Parts({}) if structure else Unknown()
             own = self._use(f"dim3 {name}(1)", node) if dims else {}
-            self.state.declare(name, Variable(value, own, dims=dims, axes=("1",)))
+            held = self._kind(kind, node.pointers + len(node.dimensions))
+            self.state.declare(name, Variable(value, own, dims=dims, axes=("1",), kind=held))
             return
         if node.value is not None and not (isinstance(node.value, Braced) and node.value.type is None):
             value, inner = self.told(node.value)
@@ -553,7 +559,27 @@ class _Run:
             own = self._use(f"dim3 {name}({', '.join(parts)})", node)
         else:
             own = self._use(f"{name} = {parts[0] if parts else ''}", node)
-        self.state.declare(name, Variable(value, own, inner, constant, boolean, dims, axes=tuple(parts)))
+        held = self._kind(kind, node.pointers)
+        self.state.declare(name, Variable(value, own, inner, constant, boolean, dims, axes=tuple(parts), kind=held))
+
+    def _kind(self, kind: TypeName, pointers: int | None = None) -> str:
+        """A type as it is declared, what template parameters stand for put in; empty where that is not told."""
+        found = self.state.find(kind.name)
+        name = found.value.name if found is not None and isinstance(found.value, Quantity) else kind.name
+        if name in {"", "?", "auto"} or (found is None and self.frames and name in self.frame.function.template):
+            return ""
+        arguments = f"<{', '.join(kind.arguments)}>" if kind.arguments else ""
+        return name + arguments + "*" * (kind.pointers if pointers is None else pointers)
+
+    def _kind_of(self, node: Node) -> str:
+        """The type of an argument that is a variable, its address or a cast."""
+        if isinstance(node, Cast):
+            return self._kind(node.type)
+        if isinstance(node, Unary) and node.operator == "&":
+            kind = self._kind_of(node.operand)
+            return kind and f"{kind}*"
+        found = self.state.find(node.text) if isinstance(node, Name) else None
+        return found.kind if found is not None else ""
 
     def _item(self, node: Node) -> tuple[tuple[str, Any], dict[str, str]]:
         name = node.target.text if isinstance(node, Assign) and isinstance(node.target, Name) else ""
@@ -763,7 +789,7 @@ class _Run:
         elif at is not None and old is not None and len(path) == 1:
             dims = old.dims or isinstance(value, Dims)
             value = Dims((value,)) if old.dims and isinstance(value, int) else value
-            self.state.change(at, Variable(value, own, inner, boolean=old.boolean, dims=dims))
+            self.state.change(at, Variable(value, own, inner, boolean=old.boolean, dims=dims, kind=old.kind))
         else:
             self.state.blocks[self.frame.root][name] = Variable(value, own, inner, dims=isinstance(value, Dims))
         return value
@@ -969,7 +995,8 @@ class _Run:
         parts = [self._part(p) for p in node.configuration[:4]]
         handed = tuple(self.cute.given(a) for a in node.arguments) if self._of_cute() else ()
         parts += [Told()] * (4 - len(parts))
-        self._event(node, self._part(node.function), parts, handed=handed, given=len(node.arguments))
+        types = tuple(map(self._kind_of, node.arguments))
+        self._event(node, self._part(node.function), parts, handed=handed, given=len(node.arguments), types=types)
 
     def _through_call(self, node: Call, form: str) -> None:
         arguments = [self._part(a) for a in node.arguments]
@@ -1032,7 +1059,7 @@ class _Run:
 
     def _event(
         self, node: Node, callee: Told, parts: list[Told], cluster: Told | None = None, handed: tuple[Any, ...] = (),
-        given: int | None = None,
+        given: int | None = None, types: tuple[str, ...] = (),
     ) -> None:  # fmt: skip
         value = callee.value
         text = re.sub(r"^[&*(\s]+", "", callee.text)
@@ -1048,7 +1075,7 @@ class _Run:
         shared, stream = parts[2:4]
         where = (place, origin, callee, kernels, certain)
         asked = (grid, block, shared, stream, cluster or Told())
-        self.events.append(Event(*where, *asked, self.state.way, handed, given))
+        self.events.append(Event(*where, *asked, self.state.way, handed, given, types))
 
 
 def _changes(kind: TypeName) -> bool:

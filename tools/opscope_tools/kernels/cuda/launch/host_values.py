@@ -102,6 +102,8 @@ class Variable:
     text: str = field(default="", compare=False)
     #: of a `dim3`: what its axes were given, as written
     axes: tuple[str, ...] = field(default=(), compare=False)
+    #: the type that it is declared with, `float*`; empty: not told
+    kind: str = field(default="", compare=False)
 
     @property
     def uses(self) -> dict[str, str]:

@@ -28,6 +28,8 @@ from opscope_tools.kernels.cuda.names.definitions import (
     definitions,
     devices,
     launch_sites,
+    specialised,
+    template_names,
     launched_names,
     template_list,
 )
@@ -269,14 +271,16 @@ def _site(
     through = place.form in context.wrappers
     grid, unresolved = dimensions(event.grid, "grid", through=through)
     block, block_unresolved = dimensions(event.block, "block", through=through)
-    instances = list(dict.fromkeys(s.arguments for _, own in met for s in own))[:_INSTANCES]
+    primary = _primary(kernel, context)
+    instances = list(dict.fromkeys(deduced(s.arguments, e.types, primary) for e, own in met for s in own))[:_INSTANCES]
     threads = math.prod(int(t) for t in block) if block and all(t.isdigit() for t in block) else None
     macro = source.in_define(place.start)
     told = (event.grid, event.block, event.shared, event.cluster)
     cluster = dimensions(event.cluster, "cluster", through=False)[0] if event.cluster.text else ()
     ways = [[*e.way, *(s.way if len(own) == 1 else ())] for e, own in met for s in own or [Spelled("", "")]]
     around = [step for step in ways[0] if all(step in way for way in ways[1:])]
-    texts = [f"{kernel.name}<{', '.join(i)}>" for i in instances if i]
+    spelled = dict.fromkeys(s.arguments for _, own in met for s in own)
+    texts = [f"{kernel.name}<{', '.join(i)}>" for i in list(spelled)[:_INSTANCES] if i]
     if len(texts) != 1:  # as written, where one text stands for several
         texts = list({s.text for _, own in met for s in own}) if texts else []
     written = texts[0] if len(texts) == 1 else event.callee.text
@@ -313,6 +317,41 @@ def _site(
         tuple(s.cute for _, own in met for s in own if s.cute),
         frozenset(e.given for e, _ in met if e.given is not None),
     )
+
+
+def _primary(kernel: KernelRef, context: CudaContext) -> Definition | None:
+    """The one template of a kernel's name in its file."""
+    source = context.load(kernel.file)
+    every = context.definitions(source, False) if source is not None else ()
+    found = [one for one in every if one.name == kernel.name]
+    templates = [one for one in found if one.template]
+    plain = [one for one in found if not one.template and source is not None and not specialised(one, source)]
+    return templates[0] if len(templates) == 1 and not plain else None
+
+
+def deduced(given: tuple[str, ...], types: tuple[str, ...], primary: Definition | None) -> tuple[str, ...]:
+    """The template arguments of a launch, those that it leaves to its arguments worked out as far as their types tell."""
+    template = split_arguments(primary.template) if primary is not None and types else []
+    made, told = list(given), len(given)
+    for name, text in list(zip(template_names(", ".join(template)), template, strict=True))[len(given) :]:
+        before, _, default = text.partition("=")
+        found = _from_types(name, types, primary) if primary is not None and "..." not in before else set()
+        if len(found) != 1 and not default:
+            break
+        made.append(found.pop() if found and len(found) == 1 else squeeze(default))
+        told = told if made[-1] == squeeze(default) else len(made)
+    return tuple(made[:told])
+
+
+def _from_types(name: str, types: tuple[str, ...], primary: Definition) -> set[str]:
+    """What a template parameter is for arguments of these types: `float` for `const T*` of `float*`."""
+    found = set[str]()
+    for text, kind in zip(split_arguments(primary.parameters), types, strict=False):
+        pattern = rf"(?:const\s+)?{re.escape(name)}(?:\s+const)?\s*(\**)(?:\s|&|\bconst\b|\b_*restrict_*\b)*\w*"
+        match = re.fullmatch(pattern, text.partition("=")[0].strip()) if name else None
+        if match is not None and kind and kind.endswith(match[1]):
+            found.add(kind.removesuffix(match[1]))
+    return found
 
 
 def _bytes(told: Told) -> str:
