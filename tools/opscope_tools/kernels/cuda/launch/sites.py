@@ -28,10 +28,10 @@ from opscope_tools.kernels.cuda.names.definitions import (
     definitions,
     devices,
     launch_sites,
-    specialised,
-    template_names,
     launched_names,
+    specialised,
     template_list,
+    template_names,
 )
 from opscope_tools.kernels.cuda.names.functions import Library
 from opscope_tools.kernels.cuda.names.template_arguments import included

@@ -177,7 +177,9 @@ class Scope:
             return known[key]
         known[key] = UNKNOWN  # a structure that holds itself
         inner = self.within(struct, name.arguments)
-        fields: dict[str, Type] = {}
+        bases = [inner.type_of(TypeName(text)) for text in struct.bases]
+        fields: dict[str, Type] = {name: kind for base in bases for name, kind in base.fields.items()}
+        parts = [(base if _derivable(base) else UNKNOWN, "") for base in bases]
         for one in struct.fields:
             kind = inner.type_of(one.type)
             for _ in range(one.pointers):
@@ -185,11 +187,11 @@ class Scope:
             for dimension in reversed(one.dimensions):
                 kind = with_size(kind, inner.number(dimension) if dimension is not None else None)
             fields[one.name] = kind
+            parts.append((kind, struct.aligned.get(one.name, "")))
         told = self._told(name.name, name.arguments)
-        size = _size_of(struct, list(fields.values()), inner) or (
-            f"sizeof({shown})" if told and not re.search(r"[()\"{}]", shown) else ""
-        )
-        known[key] = Type("object", shown, size, fields=fields, struct=(struct, inner))
+        size, alignment = _laid_out(struct, parts, inner)
+        size = size or (f"sizeof({shown})" if told and not re.search(r"[()\"{}]", shown) else "")
+        known[key] = Type("object", shown, size, fields=fields, struct=(struct, inner), alignment=alignment)
         return known[key]
 
     def within(self, struct: Struct, arguments: tuple[str, ...]) -> Scope:
@@ -254,46 +256,44 @@ class Scope:
         return made if named_type(found.name) is not None or found.name in self.types or found.arguments else None
 
 
-def _size_of(struct: Struct, kinds: list[Type], inner: Scope) -> str:
-    """Bytes of a structure as the compiler lays it out; '' where alignment or a member is not told."""
-    if not struct.whole or not kinds or any(not k.size for k in kinds):
-        return ""
-    if struct.alignment:
-        least = inner.number_of(struct.alignment)
-        plain = _size_of(replace(struct, alignment=""), kinds, inner)
-        if isinstance(least, int) and least > 0 and plain.isdigit():
-            return str(-(-int(plain) // least) * least)
-        counts = Counts()
-        return plain if plain and least is not None and counts.read(plain) == counts.read(least) else ""
-    if len(kinds) == 1:
-        return kinds[0].size
-    if not all(k.size.isdigit() for k in kinds):
-        return ""
-    at, widest = 0, 1
-    for kind in kinds:
-        align, size = _alignment(kind), int(kind.size)
-        if not align:
-            return ""
-        widest = max(widest, align)
-        at = max(at, size) if struct.union else -(-at // align) * align + size
-    return str(-(-at // widest) * widest)
+def _derivable(base: Type) -> bool:
+    """Whether a structure begins with a base class as with a field: an empty one, or one whose end is filled, takes less."""
+    return base.struct is not None and base.struct[0].plain and bool(base.fields)
 
 
-def _alignment(kind: Type, known: dict[int, int] | None = None) -> int:
-    """Bytes at whose multiples a type lies; 0: not told. `known`: of the structures that were looked at."""
-    known = {} if known is None else known
+def _laid_out(struct: Struct, parts: list[tuple[Type, str]], inner: Scope) -> tuple[str, int]:
+    """(bytes, alignment) of a structure as the compiler lays it out, with what `alignas` says of each part; '' and 0 where not told."""
+    least = inner.number_of(struct.alignment) if struct.alignment else 1
+    aligned = [_aligned(kind, inner.number_of(text) if text else 1) for kind, text in parts]
+    widest = max([*aligned, least]) if isinstance(least, int) and struct.whole and all(aligned) else 0
+    if not struct.whole or not parts or any(not kind.size for kind, _ in parts):
+        return "", widest
+    if not widest or not all(kind.size.isdigit() for kind, _ in parts):
+        alone = parts[0][0].size if len(parts) == 1 and not struct.aligned else ""
+        same = bool(alone) and least is not None and Counts().read(alone) == Counts().read(least)
+        return alone if not struct.alignment or same else "", widest
+    at = 0
+    for (kind, _), align in zip(parts, aligned, strict=True):
+        at = max(at, int(kind.size)) if struct.union else -(-at // align) * align + int(kind.size)
+    return str(-(-at // widest) * widest), widest
+
+
+def _aligned(kind: Type, least: Any) -> int:
+    """Bytes at whose multiples a part of a type lies that is asked to lie at those of `least`; 0: not told."""
+    own = _alignment(kind)
+    return max(own, least) if own and isinstance(least, int) else 0
+
+
+def _alignment(kind: Type) -> int:
+    """Bytes at whose multiples a type lies; 0: not told."""
     while kind.kind == "array" and kind.of is not None:
         kind = kind.of
     if kind.kind in {"int", "float", "pointer", "vector"} and kind.size.isdigit():
         return int(kind.size)
     if kind.kind == "object" and kind.struct is not None:
-        struct = id(kind.struct)
-        if struct not in known:
-            known[struct] = 0
-            known[struct] = max((_alignment(k, known) for k in kind.fields.values()), default=0)
-        return known[struct]
-    if kind.kind == "object" and kind.lanes in {2, 4} and kind.size.isdigit():
-        return int(kind.size)
+        return kind.alignment
+    if kind.kind == "object" and kind.of is not None and kind.of.size.isdigit() and kind.size.isdigit():
+        return min(int(kind.size), 16) if kind.lanes in {2, 4} else int(kind.of.size)
     return 0
 
 

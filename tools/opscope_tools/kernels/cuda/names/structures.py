@@ -46,6 +46,12 @@ class Struct:
     #: what `alignas` says, as written
     alignment: str = ""
     whole: bool = True
+    #: base classes, as written
+    bases: tuple[str, ...] = ()
+    #: what `alignas` says of fields
+    aligned: dict[str, str] = field(default_factory=dict)
+    #: what derives from it begins behind the whole of it: no constructor, no base class, nothing private
+    plain: bool = True
 
     def called(self, name: str, count: int) -> Method | None:
         """The one method of a name that takes so many arguments; of two that differ in `const` alone the one that may be written through."""
@@ -62,7 +68,7 @@ def find_struct(
     text = code.source.statements
     if name not in code.types_written:
         return None
-    pattern = rf"\b(struct|class|union)\s+((?:(?:alignas|__align__|__attribute__)\s*+\((?:[^()]|\([^()]*\))*\)\s*)*){name}\b(?!\s*+<)[^;{{}}()=]*\{{"
+    pattern = rf"\b(struct|class|union)\s+((?:(?:alignas|__align__|__attribute__)\s*+\((?:[^()]|\([^()]*\))*\)\s*)*){name}\b(?!\s*+<)([^;{{}}()=]*)\{{"
     places = re.compile(pattern).finditer(text, *(within or ()))
     found = [m for m in places if code.inside(m.start())]
     if len(found) != 1:
@@ -70,9 +76,14 @@ def find_struct(
     (match,) = found
     head = max(text.rfind(c, 0, match.start()) for c in ";}{") + 1
     template = re.search(r"\btemplate\s*+<(.*)>[\w\s]*+$", text[head : match.start()], re.DOTALL)
-    return _read(
+    made = _read(
         code, name, match.end() - 1, match[1] == "union", _alignment(match[2]), template[1] if template else "", is_type
     )
+    if made is not None and ":" in match[3]:
+        listed = split_arguments(match[3].partition(":")[2])
+        made.bases = tuple(re.sub(r"\b(?:public|private|protected)\b", "", one).strip() for one in listed)
+        made.plain = False
+    return made
 
 
 def _typedef(code: DeviceCode, name: str, is_type: Callable[[str], bool]) -> Struct | None:
@@ -137,6 +148,7 @@ class _Members(Reader):
         word = self.peek()
         if word in {"public", "private", "protected"} and self.peek(1) == ":":
             self.at += 2
+            self.made.plain = self.made.plain and word == "public"
         elif word == ";":
             self.at += 1
         elif word == "template":
@@ -156,6 +168,12 @@ class _Members(Reader):
             self._field_or_method()
 
     def _field_or_method(self) -> None:
+        aligned = ""
+        while self.peek() in {"alignas", "__align__"}:
+            self.at += 1
+            start = self.at
+            self.skip_bracketed()
+            aligned = " ".join(token.text for token in self.tokens[start + 1 : self.at - 1])
         while self.peek() in {
             "__device__",
             "__host__",
@@ -165,12 +183,14 @@ class _Members(Reader):
             "virtual",
             "constexpr",
         }:
+            self.made.whole = self.made.whole and self.peek() != "virtual"
             self.at += 1
         position = self.position()
         if self.peek() == "~" or self.peek() == "operator":
             return self._skip()
         if self.peek() == self.made.name and self.peek(1) == "(":
             self.at += 1
+            self.made.plain = False
             return self._method(self.made.name, None, position)
         before = self.at
         static = {self.tokens[i].text for i in range(before, min(before + 4, len(self.tokens)))} & {"static"}
@@ -189,6 +209,8 @@ class _Members(Reader):
         pointers, reference = kind.pointers, kind.reference
         while True:
             made = self._declarator(plain, pointers, reference)
+            if aligned:
+                self.made.aligned[made.name] = aligned
             (self.made.constants if static or "static" in kind.words else self.made.fields).append(made)
             if self.peek() != ",":
                 self.take(";")

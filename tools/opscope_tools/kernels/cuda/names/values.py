@@ -45,6 +45,8 @@ class Type:
     fields: dict[str, Type] = field(default_factory=dict, compare=False, hash=False)
     #: definition of an object's type, and what its template parameters stand for there
     struct: Any = field(default=None, compare=False, hash=False)
+    #: of an object of a structure: the bytes at whose multiples it lies; 0: not told
+    alignment: int = field(default=0, compare=False, hash=False)
 
     @property
     def arithmetic(self) -> bool:
