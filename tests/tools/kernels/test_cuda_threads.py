@@ -115,3 +115,23 @@ def test_what_differs_from_block_to_block_has_no_total_of_a_launch(described: De
     assert (cost.launch_flops, cost.launch_read_bytes, cost.launch_write_bytes) == ("", "", "")
     reasons = [text for text in cost.assumptions if text.startswith("No cost of a launch")]
     assert cost.not_counted or reasons == [text for text in reasons if "do not all do the same" in text] != []
+
+
+@pytest.mark.parametrize(
+    ("body", "condition"),
+    [("for (int i = t; i < 300; i += 64) { if (i >= 256) break; v += x[i]; }", ""), ("for (int i = 0; i < n; i++) { if (t == i) break; v += x[i]; }", ""),
+     ("for (int i = 0; i < n; i++) { for (int j = i; j < n; j++) { if (j == i) continue; v += x[j]; if (j > 6) break; } }", ""),
+     ("for (int i = 0; i < n; i++) { bool stop = x[i] > 0; if (stop) break; }", ""),
+     ("for (int i = 0; i < 9; i++) { if (x[i] > 1) { if (t < i) continue; } v += x[i]; }", ""),
+     ("if (blockIdx.x == 0) { if (t < 32) return; }", "not (blockIdx.x == 0 and t < 32)"),
+     ("if (n % x[0] == 1) { if (t > 9) { if (t % 2 == 0) return; } }", "not (n % x[0] == 1 and t > 9 and t % 2 == 0)"),
+     ("if (blockIdx.x == 0) { if (t < 3) return; if (t > 9) return; }", "not (blockIdx.x == 0 and (t < 3 or t > 9))"),
+     ("if (x[0] > 1 || x[1] > 1) { if (t < 3) return; }", "not ((x[0] > 1 || x[1] > 1) and t < 3)"),
+     ("if (blockIdx.x == 0) v = 1.f; else if (t < 3) return;", "not (blockIdx.x != 0 and t < 3)")],
+)  # fmt: skip
+def test_what_follows_is_met_by_what_stays_and_behind_a_loop_by_all(
+    described: Described, body: str, condition: str
+) -> None:
+    source = f"__global__ void k(const float* x, float* y, int n) {{ int t = threadIdx.x; float v = 0.f; {body}\ny[t] = v; }}"
+    kernel, _ = described(f"{source}\nvoid go(int n) {{ k<<<9, 64>>>(0, 0, n); }}")
+    assert [store.when for store in kernel.stores] == [condition]

@@ -41,6 +41,7 @@ from opscope_tools.kernels.cuda.syntax.nodes import (
     within,
 )
 from opscope_tools.kernels.run.events import Loop
+from opscope_tools.kernels.run.paths import Path
 from opscope_tools.kernels.values.expressions import Expression, call, combine, leaf, render, settled
 
 #: nodes up to which loops are taken one iteration at a time
@@ -153,7 +154,7 @@ class Loops:
                 len(values), name, values[0], abs(by) if by else None, by is not None and by < 0, values=tuple(values)
             )
             return self.repeat(state, node, len(values), state.threads, name, turns)
-        before, left, untold = state.threads, state.left, state.untold
+        before, left, untold, way = state.threads, state.left, state.untold, (state.path, state.gone)
         state.left = set()
         steady = even(state, writes(state, node.body), [node.body])
         forget(state, writes(state, node.body) - {name}, "loop", steady)
@@ -184,7 +185,7 @@ class Loops:
         state.running = running
         state.repeat(nest)
         whole = flow == "return" and "break" not in state.left
-        _ended(state, node, before, left, untold)
+        _ended(state, node, before, left, untold, way)
         forget(state, writes(state, node.body) | {name}, "loop", steady)
         return "return" if whole else ""
 
@@ -221,7 +222,7 @@ class Loops:
         parts = [node.body, node.test if isinstance(node, While | For) else None]
         steady = even(state, changed, [*parts, node.step if isinstance(node, For) else None])
         forget(state, changed, "loop", steady)
-        before, left, untold, path = state.threads, state.left, state.untold, state.path
+        before, left, untold, path, gone = state.threads, state.left, state.untold, state.path, state.gone
         nest, running, ended, ending = state.nest, state.running, state.ended, state.ending
         state.ending = None
         turns = turns or Turns(each)
@@ -256,7 +257,7 @@ class Loops:
         state.repeat(nest)
         if threads is not before and "return" in state.left:
             state.lose_track(node, node.text)
-        _ended(state, node, before, left, untold)
+        _ended(state, node, before, left, untold, (path, gone))
         forget(state, changed, "loop", steady)
         if not returns:
             return ""
@@ -318,13 +319,16 @@ def _affordable(state: State, node: Node, times: int) -> bool:
     return state.counted and state.log.steps + 3 * size * times < _MOST_UNROLLED_STEPS
 
 
-def _ended(state: State, node: Any, before: Any, left: set[str], untold: str) -> None:
+def _ended(
+    state: State, node: Any, before: Any, left: set[str], untold: str, way: tuple[Path, str]
+) -> None:  # fmt: skip
     """Behind a loop: the threads that came to it, those that gave up the function in it left out."""
     returned = "return" in state.left
     if returned and state.left != {"return"}:
         state.lose_track(node, node.text)
     elif not returned:
         state.threads, state.untold = before, untold
+        state.path, state.gone = way
     state.left = left | {"return"} if returned else left
 
 

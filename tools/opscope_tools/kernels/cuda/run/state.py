@@ -69,6 +69,8 @@ class State:
     left: set[str] = field(default_factory=set)
     #: why it is not told which threads come here; what they do is then not counted
     untold: str = ""
+    #: the tests by which some threads or turns left, for reading
+    gone: str = ""
     #: where pointers that local arrays hold lead to
     spaces: dict[str, str] = field(default_factory=dict)
     #: numbers that are made of the indices of thread and block
@@ -161,10 +163,15 @@ class State:
         found = split(self.nest[places[0]], test, self.log.counts)
         return None if found is None else (places[0], *found)
 
-    def lose_track(self, node: Node, test: str) -> None:
-        """From here on it is not told which threads, or turns of a loop, a test has let go on."""
+    def leave(self, test: str) -> None:
+        """Some threads or turns leave by a test."""
+        self.gone = f"{self.gone} or {test}" if self.gone else test
+
+    def lose_track(self, node: Node, test: str, gone: str = "") -> None:
+        """From here on it is not told which threads, or turns of a loop, a test has let go on; `gone`: what the others meet."""
         self.untold = self.untold or f"what `{test}` decides: what of it goes on ({self.named(self.line(node))})"
-        self.path = (*self.path, Step(test, False, "open", self.line(node)))
+        self.path = (*self.path, Step(gone or test, False, "open", self.line(node)))
+        self.leave(gone or test)
 
     def missing(self, what: str, node: Node, loses: frozenset[Part] = EVERY, through: str = "") -> None:
         """Say that something is not counted; `through`: how an access that may hide in it is spelled."""

@@ -5,7 +5,8 @@ A side that is not taken is run on a copy of what is known, on the path of its o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from opscope_tools.kernels.cuda.names.values import UNKNOWN, UNTOLD, Value, lane_step
@@ -41,6 +42,9 @@ from opscope_tools.kernels.cuda.syntax.nodes import (
 from opscope_tools.kernels.run.events import TooManyStepsError, Unknown
 from opscope_tools.kernels.values.conditions import negated
 from opscope_tools.kernels.values.expressions import render
+
+#: of a text that others are joined to: what binds less
+_SEVERAL = re.compile(r"\bor\b|\|\||\?")
 
 
 class Statements:
@@ -164,6 +168,7 @@ class Statements:
     def _turns(self, state: State, node: If, place: int, met: Turns, others: Turns) -> Flow:
         """Each side in its turns of a loop around; says how it ended."""
         nest, changed, flows = state.nest, _changed(state, node.then, node.other), dict[bool, Flow]()
+        before, gone = state.gone, dict[bool, str]()
         threads, running, untold, lost = state.threads, state.running, state.untold, ""
         fewer, state.running = False, None
         for holds, side, turns in ((True, node.then, met), (False, node.other, others)):
@@ -171,16 +176,18 @@ class Statements:
                 continue
             asked = (*nest[:place], turns, *nest[place + 1 :])
             state.repeat(asked)
+            state.gone = ""
             with state.on(node, node.text, holds, "some"):
                 flows[holds] = self.inner(state, side)
+            gone[holds] = state.gone
             fewer = fewer or state.threads is not threads or state.nest is not asked
             lost, state.untold, state.threads = lost or state.untold, untold, threads
         state.repeat(nest)
-        state.running, state.untold = running, lost
+        state.running, state.untold, state.gone = running, lost, before
         forget(state, changed, "loop", even(state, changed, [node.then, node.other], kept=True))
         if fewer or len(set(flows.values()) - {""}) > 1:
             state.left.update(flow for flow in flows.values() if flow)
-            state.lose_track(node, node.text)
+            state.lose_track(node, node.text, _goes(node, flows, gone))
         elif len(set(flows.values())) == 1:
             return next(iter(flows.values()))
         elif flows:
@@ -211,13 +218,17 @@ class Statements:
         assert decision.no is not None
         rely(state, decision, node, node.text)
         before, changed, untold = state.threads, _changed(state, node.then, node.other), state.untold
-        state.threads, nest = decision.yes, state.nest
+        state.threads, nest, before_gone = decision.yes, state.nest, state.gone
+        state.gone = ""
         with state.on(node, node.text, True, "some"):
             first = self.inner(state, node.then)
-        after, lost = state.threads, state.untold
-        state.threads, state.untold = decision.no, untold
+        after, lost, gone = state.threads, state.untold, state.gone
+        state.threads, state.untold, state.gone = decision.no, untold, ""
         with state.on(node, node.text, False, "some"):
             second = self.inner(state, node.other)
+        left, state.gone = _goes(node, {True: first, False: second}, {True: gone, False: state.gone}), before_gone
+        if left:
+            state.leave(left)
         if first and second:
             if first == second:
                 return first
@@ -228,7 +239,7 @@ class Statements:
             state.untold = lost if second else lost or state.untold
         if state.nest is not nest:  # some turns of some threads
             state.repeat(nest)
-            state.lose_track(node, node.text)
+            state.lose_track(node, node.text, left)
         forget(state, changed, "thread", even(state, changed, [node.then, node.other], kept=True))
         if first:
             state.left.add(first)
@@ -243,7 +254,7 @@ class Statements:
             state.threads = before.of(after.members | state.threads.members)
         else:
             state.threads = before
-            state.lose_track(node, node.text)
+            state.lose_track(node, node.text, left)
         return ""
 
     def _open(self, state: State, node: If, test: Value) -> Flow:
@@ -251,15 +262,17 @@ class Statements:
         made = []
         flows: list[Flow] = []
         threads, untold, nest, running, fewer = state.threads, state.untold, state.nest, state.running, False
-        state.running = None
+        state.running, before, gone = None, state.gone, dict[bool, str]()
         for side in (node.then, node.other):
+            state.gone = ""
             with state.log.apart() as apart, state.on(node, node.text, side is node.then, "open"):
                 flows.append(self.inner(state, side))
             made.append(apart)
+            gone[side is node.then] = state.gone
             fewer = fewer or state.threads is not threads or state.untold != untold or state.nest is not nest
             state.threads, state.untold = threads, untold
             state.repeat(nest)
-        state.running = running
+        state.running, state.gone = running, before
         changed = _changed(state, node.then, node.other)
         alike = lane_step(test) == 0  # all threads go the same way
         forget(state, changed, "data", even(state, changed, [node.then, node.other], kept=not alike))
@@ -268,7 +281,7 @@ class Statements:
             if one.parts | other.parts:
                 state.missing(f"what `{node.text}` decides", node, one.parts | other.parts)
             state.left.update(flow for flow in flows if flow)
-            state.lose_track(node, node.text)
+            state.lose_track(node, node.text, _goes(node, {True: flows[0], False: flows[1]}, gone))
             return flows[0] if flows[0] and flows[0] == flows[1] else ""
         if any(flows) and "block" in test.varies and "data" not in test.varies:
             state.log.uneven[node.text] = None
@@ -334,6 +347,18 @@ class Statements:
         if subject.number is not None and numbers[0]:
             state.log.answers.equal[name] = numbers[0][0]
         return 0
+
+
+def _goes(node: If, flows: Mapping[bool, Flow], gone: Mapping[bool, str]) -> str:
+    """The condition of what leaves by a branch, as a whole side or some of it; empty: nothing does."""
+    made = []
+    for holds, flow in flows.items():
+        side = node.text if holds else negated(node.text)
+        if flow:
+            made.append(side)
+        elif inner := gone.get(holds):
+            made.append(" and ".join(f"({text})" if _SEVERAL.search(text) else text for text in (side, inner)))
+    return " or ".join(made)
 
 
 def _join(state: State, names: Iterable[str], ends: list[dict[str, Value]]) -> None:
