@@ -23,6 +23,9 @@ TESTS = [
 ]
 
 
+LEAVE = "__device__ bool leave(int t) { if (t >= 90) return true; return false; }\n"
+
+
 def cpp(test: str) -> str:
     return test.replace("//", "/")
 
@@ -58,12 +61,13 @@ def test_threads_that_leave_early_do_nothing_of_what_follows(described: Describe
 @pytest.mark.parametrize(
     "leaves",
     ["if (t * t % 3 == 0) return;", "if (t > 9) { if (t % 3 == 0) return; }", "for (int i = 0; i < n; ++i) { if (t % 3 == i) return; }",
-     "if (t % n == 2) { y[t] = 1.f; return; }"],
+     "if (t % n == 2) { y[t] = 1.f; return; }", "if (leave(t)) return;", "switch (t / 32) { case 0: v = 2.f; break; default: return; }",
+     "switch (t / 32) { case 0: v = 2.f; break; case 1: if (t < 40) return; }", "switch (t) { case 0: case 4: return; case 5: v = 2.f; }"],
 )  # fmt: skip
 def test_where_it_is_not_told_which_threads_leave_what_follows_is_not_counted(
     described: Described, leaves: str
 ) -> None:
-    source = f"__global__ void k(const float* x, float* y, int n) {{ int t = threadIdx.x; float v = x[t] * 2.f;\n{leaves}\ny[t] = v + x[t]; }}"
+    source = f"{LEAVE}__global__ void k(const float* x, float* y, int n) {{ int t = threadIdx.x; float v = x[t] * 2.f;\n{leaves}\ny[t] = v + x[t]; }}"
     _, cost = described(source)
     assert (cost.flops, cost.read_bytes, cost.write_bytes) == ("{blockDim.x}", "4 * {blockDim.x}", "")
     assert {"flops", "read_bytes"} <= set(cost.at_least)
@@ -135,3 +139,28 @@ def test_what_follows_is_met_by_what_stays_and_behind_a_loop_by_all(
     source = f"__global__ void k(const float* x, float* y, int n) {{ int t = threadIdx.x; float v = 0.f; {body}\ny[t] = v; }}"
     kernel, _ = described(f"{source}\nvoid go(int n) {{ k<<<9, 64>>>(0, 0, n); }}")
     assert [store.when for store in kernel.stores] == [condition]
+
+
+@pytest.mark.parametrize("block", [(8, 16), (16, 2), (5, 5), (64, 16)])
+@pytest.mark.parametrize("test", ["x > y", "x < y", "x + y >= 9", "y * 2 <= x", "x >= 5 and x > y", "x % 3 < y % 2"])
+def test_tests_over_two_indices_of_threads_are_counted_thread_by_thread(
+    described: Described, test: str, block: tuple[int, int]
+) -> None:
+    met = sum(bool(eval(test, {"x": x, "y": y})) for x in range(block[0]) for y in range(block[1]))
+    here = "int x = threadIdx.x, y = threadIdx.y;"
+    for body, count in (("if (TEST) return; o[x] = a[y];", block[0] * block[1] - met), ("if (TEST) o[x] = a[y];", met)):
+        text = body.replace("TEST", test.replace("and", "&&"))
+        source = f"__global__ void k(const float* a, float* o) {{ {here} {text} }}"
+        _, cost = described(f"{source}\nvoid go() {{ k<<<3, dim3{block}>>>(0, 0); }}")
+        assert (cost.write_bytes, cost.conditions) == (str(4 * count), ())
+
+
+@pytest.mark.parametrize("test", ["x > y", "blockIdx.y * 16 + y > blockIdx.x * 8 + x", "x * n < y"])
+def test_where_it_is_not_told_which_threads_meet_a_test_over_two_indices_nothing_is_taken_for_granted(
+    described: Described, test: str
+) -> None:
+    body = f"int x = threadIdx.x, y = threadIdx.y; if ({test}) return; o[x] = a[y];"
+    launch = "void go(int n) { k<<<dim3(9, 9), dim3(8, n)>>>(0, 0, n); }"
+    _, cost = described(f"__global__ void k(const float* a, float* o, int n) {{ {body} }}\n{launch}")
+    assert (cost.write_bytes, cost.launch_write_bytes, cost.conditions) == ("", "", ())
+    assert cost.not_counted

@@ -200,6 +200,8 @@ class Guards:
             return OPEN
         if "thread" in varies <= {"thread", "loop"} and isinstance(b.number, int):  # some threads, but not told which
             return OPEN
+        if "thread" in a.varies & b.varies:  # indices of threads on both sides: neither is the bound
+            return OPEN
         changing = len(a.varies) >= len(b.varies)  # the index is on one side, its bound on the other
         bound = (b if changing else a).varies
         if self._repeated and (varies == {"loop"} or ("loop" in varies and bound)):

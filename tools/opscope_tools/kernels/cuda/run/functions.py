@@ -293,6 +293,9 @@ def _returned(state: State, returns: TypeName | None) -> Value:
     found = _one(state.returned)
     if any(other.number != found.number for other in state.elsewhere):
         found = replace(found, one_of_several=True)
+    told = len(state.returned) > 1 and all(isinstance(value.number, int) for value in state.returned)
+    if told and "return" in state.left:  # which of them is given back depends on the thread
+        found = replace(found, varies=found.varies - {"data"} | {"thread"})
     of = UNKNOWN if returns is None or returns.reference else state.scope.type_of(returns)
     return found if found.type.kind == "void" or of.kind in {"unknown", "pointer"} else converted(found, of)
 

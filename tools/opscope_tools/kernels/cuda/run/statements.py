@@ -320,13 +320,22 @@ class Statements:
                 if index != chosen:
                     self.suppose(state, node, reached, True, OPEN, Block(node.position, statements))
         if chosen is None:
+            threads, untold, gone = state.threads, state.untold, list[str]()
             with state.log.apart() as apart:
                 for reached, (_, _, statements) in zip(_reaching(node), node.cases, strict=True):
                     with state.on(node, reached, True, "open"):
-                        self.inner(state, Block(node.position, statements))
+                        flow = self.inner(state, Block(node.position, statements))
+                    if flow in {"return", "continue"}:
+                        state.left.add(flow)
+                    if flow in {"return", "continue"} or state.threads is not threads or state.untold != untold:
+                        gone.append(reached)
+                    state.threads, state.untold = threads, untold
             if not apart.nothing:
                 state.missing(f"what the switch on `{node.text}` decides", node, apart.parts)
             forget(state, writes(state, node), "data")
+            if gone:
+                by_value = not any(text.endswith("is no other case") for text in gone)
+                state.lose_track(node, node.text, " or ".join(gone) if by_value else f"a case of `{node.text}` leaves")
             return ""
         for _, _, statements in node.cases[chosen:]:
             flow = self.inner(state, Block(node.position, statements))
