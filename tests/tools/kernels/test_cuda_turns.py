@@ -77,3 +77,16 @@ def test_a_test_within_some_turns_of_known_values_is_never_taken_for_one_of_all(
         )
         found = cost.evaluated.get("read_bytes")
         assert found == 128 * len(values) or (cost.not_counted and (found is None or "read_bytes" in cost.at_least))
+
+
+@pytest.mark.parametrize(
+    "loop", ["int i = 0; i < BOUND; ++i", "int i = 0; i < BOUND; i += 3", "int i = threadIdx.x; i < BOUND; i += 32"]
+)
+@pytest.mark.parametrize("bound", ["n - 5", "(n - 5) / 2", "n - m", "min(n, m - 7)", "n - m * 2 + 1", "n * m", "n / 2"])
+def test_a_loop_never_runs_less_than_not_at_all(described: Described, loop: str, bound: str) -> None:
+    text = f"for ({loop.replace('BOUND', bound)}) y[i] = 1.f;"
+    for n in (0, 2, 6, 41):
+        most = int(eval(bound.replace("/ 2", "/ 2.0"), {"n": n, "m": 5, "min": min}))  # C cuts towards zero
+        turns = 32 * len(range(0, most, 3 if "3" in loop[-2:] else 1)) if "thread" not in loop else max(most, 0)
+        source = f"__global__ void k(float* y, int n, int m) {{ {text} }}\nvoid go(int n, int m) {{ k<<<2, 32>>>(0, n, m); }}"
+        assert described(source, sizes={"n": n, "m": 5})[1].evaluated["write_bytes"] == 4 * turns
