@@ -306,12 +306,11 @@ class Alternative(Frozen):
         description="Of the pass: how far off the fits of the kernels that it changes are on average, before and after; a smaller share tells nothing.",
     )
     other_backend: str = Field(
-        default="", description="Where these kernels gain nothing by it: the backend whose own were measured to gain most."
+        default="",
+        description="Where these kernels gain nothing by it: the backend whose own were measured to gain most.",
     )
-    other_share: float = Field(default=0.0, description="Saved with that backend's, of the pass timed as its kernels before.")
-    error: Mapping[str, float] = Field(
-        default_factory=dict,
-        description="Mean absolute error of its kernels' fits on unseen shapes, per cent, by class.",
+    other_share: float = Field(
+        default=0.0, description="Saved with that backend's, of the pass timed as its kernels before."
     )
     unmeasured: tuple[str, ...] = Field(
         default=(), description="Classes of kernels that nobody measured so: why only bounds are compared."
@@ -427,7 +426,8 @@ class PlanResult(ToolResult):
 
 
 class CalibrationNote(Frozen):
-    """Where calibrated times come from; `error`: mean absolute error on shapes that the fit has not seen, per cent, by class."""
+    """Where calibrated times come from; `error`: mean absolute error on shapes that the fit has not seen, per cent, by class, those of
+    the alternatives among them."""
 
     device: str
     source: str

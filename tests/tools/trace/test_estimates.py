@@ -632,7 +632,7 @@ def test_narrower_weights_save_what_their_bytes_take_where_memory_limits(
     kernel = Kernel("experts", "", "", 1, 1, flops, flops, rest + 2 * weights, form=FORMS["experts"], sizes=sizes)
     width = {"fp8": 1, "fp8_block": 1 + 4 / 128**2, "int4": 0.5 + 2 / 128, "mxfp4": 0.5 + 1 / 32, "nvfp4": 0.5 + 1 / 16}
     held = shipped()[device]
-    found = {one.name: one for one in alternatives([kernel], held, None, "vllm", math.inf, True)}
+    found = {one.name: one for one in alternatives([kernel], held, None, "vllm", math.inf, True)[0]}
     saved = weights * (2 - width[precision]) / held.bandwidth
     before = kernel.moved / held.bandwidth
     if flops / held.peak_flops["bf16"] < before:

@@ -16,7 +16,7 @@ from opscope_tools.running.runner import run_tool, shorten_to, to_json
 from opscope_tools.running.tool import ToolContext
 from sampled import sampled
 
-SHORT = 6000
+SHORT = 6200
 MODELS = [
     ("llama", "prefill"),
     ("Qwen/Qwen3-30B-A3B", "decode"),

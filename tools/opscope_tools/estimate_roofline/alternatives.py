@@ -42,8 +42,8 @@ def alternatives(
     backend: str,
     vocabulary: float,
     cached: bool,
-) -> tuple[Alternative, ...]:
-    """What saves time: what calibrated times can judge first, then what only bounds can, most saved first in each. `cached`: a cache
+) -> tuple[tuple[Alternative, ...], dict[str, float]]:
+    """What saves time, and how far off the fits are that this rests on: what calibrated times can judge first, then what only bounds can, most saved first in each. `cached`: a cache
     is kept.
 
     Calibrated times are compared where every kernel has one both ways, else the two bounds; what saves nothing by either is left out.
@@ -52,6 +52,7 @@ def alternatives(
     """
     as_it_is = {backend: estimates(every, device, calibration, backend)}
     found: list[Alternative] = []
+    off: dict[str, float] = {}
     for name, changed in changes(every, vocabulary, cached=cached):
         after_it = estimates(changed, device, calibration, backend)
         whose = _backends(name.rpartition(" ")[2], after_it)
@@ -71,16 +72,17 @@ def alternatives(
             other, saved = "", 0.0
             if known and calibration is not None and 1 - after / before <= error_share:
                 other, saved = _elsewhere(every, changed, device, calibration, like)
+            off |= errors(after_it) if known else {}
             found.append(
                 Alternative(
                     name=name, seconds=after, saved_seconds=before - after, share=round(1 - after / before, 4),
                     basis="calibrated" if known else "bound", bound_share=round(1 - then.bound / now.bound, 4),
-                    error_share=error_share, error=errors(after_it) if known else {}, other_backend=other, other_share=saved,
+                    error_share=error_share, other_backend=other, other_share=saved,
                     widened_to=_widened_to(name, device), backends=_backends(name.rpartition(" ")[2], after_it) if known else (),
                     unmeasured=tuple(dict.fromkeys((*now.unmeasured, *then.unmeasured))) if calibration is not None else (),
                 )
             )  # fmt: skip
-    return tuple(sorted(found, key=lambda one: (one.basis == "bound", -one.saved_seconds)))
+    return tuple(sorted(found, key=lambda one: (one.basis == "bound", -one.saved_seconds))), off
 
 
 def _measured(found: Iterable[Alternative], name: str) -> bool:

@@ -235,14 +235,14 @@ def errors(found: Iterable[Estimate]) -> dict[str, float]:
     return {_judged(by, widths[key]): by.unseen.mape for key, by in used.items()}
 
 
-def note(found: Sequence[Estimate], calibration: Calibration) -> CalibrationNote:
-    """Whose measurements the calibrated times rest on."""
+def note(found: Sequence[Estimate], calibration: Calibration, beside: Mapping[str, float]) -> CalibrationNote:
+    """Whose measurements the calibrated times rest on; `beside`: errors of fits that what is told beside them rests on."""
     tables = {by.table for _, by in _timed_by(found)}
     whole = hashlib.sha256("".join(calibration.tables[t] for t in sorted(tables)).encode()).hexdigest()
     return CalibrationNote(
         device=calibration.device, source=calibration.source, licence=calibration.licence, digest=whole[:16],
         valid=not any(one.measured.outside for one in found if one.measured is not None and one.kernel.form is not None),
-        error=errors(found),
+        error={**beside, **errors(found)},
     )  # fmt: skip
 
 

@@ -300,17 +300,23 @@ def _estimated(
     if training and isinstance(batch, int):  # what was asked for, not a rank's part of it
         values, tokens = {**values, "batch_size": batch}, tokens / float(values["batch_size"]) * batch
     whole, expected = _elsewhere(totals(times, tokens, memory.fits), every, device, arguments)
+    vocabulary = here.get("vocab_size", math.inf) / parallel.tp
+    others, off = (
+        alternatives(every, device, calibration, arguments.backend, vocabulary, bool(memory.cache_bytes))
+        if serving
+        else ((), {})
+    )
     return RooflineResult(
         model_class=found.call.class_name, phase=found.tree.trace.phase, view="serving" if serving else "eager",
         precision={**precision, "activations": (arguments.precision or {}).get("activations", "bf16")}, hardware=shown(device, times),
         values={n: v for n, v in values.items() if n in _SIZES or n in (arguments.values or {})},
         totals=whole, spent=spent(times), memory=memory, operators=rows(times, beside),
         parallel=spread(timing.of, here, parallel, times),
-        alternatives=alternatives(every, device, calibration, arguments.backend, here.get("vocab_size", math.inf) / parallel.tp, bool(memory.cache_bytes)) if serving else (),
+        alternatives=others,
         speculative=_speculative(arguments, context, device, parallel, whole) if arguments.speculative else None,
         fusion=fusions(timing.of, values, device) if arguments.view == "eager" and not training else (),
         turning_batch=_turning(timing, elsewhere({"batch_size": 3}), here, parallel, device) if serving else None,
-        calibration=note(times, calibration) if calibration is not None else None,
+        calibration=note(times, calibration, off) if calibration is not None else None,
         assumptions=(*TRAINING_ASSUMED, *_ASSUMED[:2]) if training else (*_ASSUMED, *(SPECULATIVE_ASSUMED if arguments.speculative else ())),
         not_counted=not_counted(found.tree.ops_below(found.call)), sources=sources(context.workspace),
         notes=(

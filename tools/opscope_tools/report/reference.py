@@ -333,7 +333,6 @@ def _calibrated(facts: ImplementationFacts) -> list[str]:
     every = [*facts.estimates.values(), *facts.held.values(), *filter(None, [facts.full]), *split]
     notes = [found.calibration for found in every if found.calibration is not None]
     errors = {name: error for note in notes for name, error in note.error.items()}
-    errors |= {name: error for found in every for one in found.alternatives for name, error in one.error.items()}
     off = ", ".join(f"{name.replace('_', ' ')} {error:g} %" for name, error in sorted(errors.items()))
     rows = [row for found in facts.estimates.values() for row in found.operators]
     unlike = joined(dict.fromkeys(row.kind for row in rows if row.measured_as.startswith(UNLIKE)))
