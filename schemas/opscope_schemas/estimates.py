@@ -127,6 +127,12 @@ class OperatorTime(Frozen):
     outside: tuple[str, ...] = Field(default=(), description="Sizes beyond those that were measured.")
     nearest: NearestRow | None = Field(default=None, description="Where it was asked for and tables are installed.")
 
+    @property
+    def backend(self) -> str:
+        """Whose kernels like it were measured; empty where none were."""
+        named = self.measured_as.split(", ")
+        return named[2] if len(named) > 2 else ""
+
 
 class TimeTotals(Frozen):
     """Sums over the pass, kernels one after the other."""

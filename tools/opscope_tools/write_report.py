@@ -176,6 +176,7 @@ def gather(arguments: WriteReportArguments, context: ToolContext, date: str = ""
     rates = (
         f"{peak / 1e12:,.4g} TFLOP/s dense {units} over {device.bandwidth / 1e12:.3g} TB/s, figures of {device.name}"
     )
+    given = _given(target, arguments.config, context)
     idle = [note for answer in answers for note in answer.notes if IDLE in note or note.startswith(ALONE)]
     facts = ImplementationFacts(
         name=arguments.name,
@@ -187,7 +188,7 @@ def gather(arguments: WriteReportArguments, context: ToolContext, date: str = ""
         documents=tuple(answer.document for answer in answers),
         graphs=tuple(flows),
         values=arguments.values or {},
-        given=(given := _given(target, arguments.config, context)),
+        given=given,
         sized_as=_sized_as(tree, answers[0].document, context) if given is None else None,
         points={a.document.phase: a.evaluated.values for a in answers if a.evaluated},
         notes=(*(f"{a.document.phase}: {note}" for a in answers for note in a.notes), *skipped),

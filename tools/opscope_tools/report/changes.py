@@ -150,7 +150,7 @@ def _left_out(told: Sequence[Alternative]) -> Iterator[str]:
 
 def _backend(found: RooflineResult) -> str:
     """Whose kernels most of the pass is timed as."""
-    named = Counter(row.measured_as.split(", ")[2] for row in found.operators if row.measured_as.count(", ") > 1)
+    named = Counter(row.backend for row in found.operators if row.backend)
     return named.most_common(1)[0][0] if named else ""
 
 

@@ -394,7 +394,7 @@ def _timed_as(facts: ImplementationFacts) -> str:
     alike = [row.kind for row in rows if not row.measured_as.startswith(UNLIKE)]
     parts = []
     if alike:
-        whose = joined(dict.fromkeys(row.measured_as.split(", ")[2] for row in rows if row.measured_as.count(", ") > 1))
+        whose = joined(dict.fromkeys(row.backend for row in rows if row.backend))
         parts.append(
             f"{joined(dict.fromkeys(alike))} are timed as kernels like them{f' (of {whose})' * bool(whose)} were measured"
         )
@@ -403,7 +403,7 @@ def _timed_as(facts: ImplementationFacts) -> str:
         parts.append(f"{kinds}, of which there are no measurements, by their bytes{_as_products(unlike, bandwidth)}")
     for phase, found in facts.served.items():
         if beyond := [row for row in found.operators if row.outside]:
-            kinds = joined(dict.fromkeys(f"{row.kind} ({row.measured_as.split(', ')[2]}'s)" for row in beyond))
+            kinds = joined(dict.fromkeys(f"{row.kind} ({row.backend}'s)" for row in beyond))
             sizes = joined(dict.fromkeys(_SIZES.get(name, name) for row in beyond for name in row.outside))
             parts.append(
                 f"in {phase} some kernels of {kinds} lie outside of the sizes that were measured (in {sizes}), and are less certain"

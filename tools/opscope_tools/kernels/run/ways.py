@@ -9,14 +9,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial, reduce
+from functools import reduce
 
 from opscope_schemas.formula import Formula
 
 from opscope_tools.kernels.run.events import Event, Unknown, parts_of
 from opscope_tools.kernels.run.log import Log
 from opscope_tools.kernels.run.paths import Path, Step, counted
-from opscope_tools.kernels.values.expressions import Expression, Operation, Size, render
+from opscope_tools.kernels.values.expressions import Expression, Size, joined, render
 from opscope_tools.kernels.values.notation import names_of
 from opscope_tools.kernels.values.turns import Counter, Turns
 
@@ -95,8 +95,8 @@ class Ways:
         """Go on behind a test by the answers that lead on, each with the tests on its way; what follows is in no cost where that is not told."""
         before = self.path
         self.path = (*before, Step(ast.unparse(test), next(iter(ways)), "some", test.lineno))
-        told = [reduce(partial(Operation, "and"), tests) for tests in ways.values() if tests]
-        if not self.take(self.turns.where(reduce(partial(Operation, "or"), told)) if len(told) == len(ways) else None):
+        told = [joined("and", tests) for tests in ways.values() if tests]
+        if not self.take(self.turns.where(joined("or", told)) if len(told) == len(ways) else None):
             self.cut = self.cut or (test, ast.Continue)
         elif len(ways) > 1:
             self.path = before

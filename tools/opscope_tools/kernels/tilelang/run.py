@@ -12,7 +12,6 @@ import copy
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial, reduce
 from typing import Any
 
 from opscope_tools.kernels.host.evaluate import Scope
@@ -33,6 +32,7 @@ from opscope_tools.kernels.values.expressions import (
     Operation,
     Quantity,
     Size,
+    joined,
     leaf,
     operand,
     render,
@@ -595,7 +595,7 @@ class Run(Interpreter, Operations, Ways):
             return self.compared(node, values)
         symbols = [SYMBOLS[type(op)] for op in node.ops]
         tests = map(Operation, symbols, map(operand, values[:-1]), map(operand, values[1:]))
-        return reduce(partial(Operation, "and"), tests)
+        return joined("and", tests)
 
     def _boolop(self, node: ast.BoolOp, scope: Scope) -> Any:
         values = [self.eval(n, scope) for n in node.values]

@@ -10,7 +10,6 @@ import itertools
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial, reduce
 
 from opscope_tools.kernels.host.modules import Modules, PyModule
 from opscope_tools.kernels.run.events import Branch
@@ -36,6 +35,7 @@ from opscope_tools.kernels.values.expressions import (
     Expression,
     Quantity,
     Size,
+    joined,
     leaf,
     negative,
     operand,
@@ -186,9 +186,9 @@ class Expressions(Operations, Ways):
             case ast.UnaryOp():
                 return opposite(asked[0]) if asked else None
             case ast.BoolOp(op=op):
-                return _joined(SYMBOLS[type(op)], asked) if len(asked) == len(numbers) else None
+                return joined(SYMBOLS[type(op)], asked) if len(asked) == len(numbers) else None
             case ast.Compare(ops=ops) if set(symbols := [SYMBOLS[type(op)] for op in ops]) <= set(COMPARISONS):
-                return _joined("and", list(map(Joined, symbols, numbers, numbers[1:])))
+                return joined("and", list(map(Joined, symbols, numbers, numbers[1:])))
         return None
 
     def of_turns(self, test: ast.expr) -> Expression | bool | None:
@@ -204,7 +204,7 @@ class Expressions(Operations, Ways):
                 left = [part for part in parts if isinstance(part, Expression)]
                 if ends in parts or not (left or None in parts):
                     return ends if ends in parts else not ends
-                return None if None in parts else _joined(SYMBOLS[type(op)], left)
+                return None if None in parts else joined(SYMBOLS[type(op)], left)
         number = self.value(test).number
         return None if not isinstance(number, Expression) else as_test(number)
 
@@ -568,10 +568,6 @@ def _one_way(test: Joined, ids: Sequence[str], sizes: Mapping[str, int]) -> bool
     moved = [evaluate(render(apart), {**sizes, **start, **one}) for one in ({}, *({name: 1} for name in ids))]
     told = [value for value in moved if value is not None]
     return len(told) < len(moved) or not any(a < told[0] < b for a in told for b in told)
-
-
-def _joined(symbol: str, tests: list[Expression]) -> Expression:
-    return reduce(partial(Joined, symbol), tests)
 
 
 def _at_run(scalar: Value) -> bool:

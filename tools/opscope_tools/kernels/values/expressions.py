@@ -10,7 +10,7 @@ import ast
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, TypeAlias
 
 #: how tightly an expression's outermost operator binds, as Python reads it; `and` and `or` are never mixed bare
@@ -286,3 +286,9 @@ def number_at(size: Any, values: Mapping[str, int]) -> int | None:
 def settled(symbol: str, a: Any, b: Any) -> Any:
     """As `combine`, worked out where both are whole numbers."""
     return ARITHMETIC[symbol](a, b) if isinstance(a, int) and isinstance(b, int) else combine(symbol, a, b)
+
+
+def joined(symbol: str, tests: Iterable[Any]) -> Expression:
+    """Tests one behind the other: `a and b and c`; of one that one."""
+    found: Expression = reduce(partial(Operation, symbol), tests)
+    return found

@@ -30,6 +30,7 @@ from opscope_tools.kernels.values.expressions import (
     Quantity,
     Size,
     combine,
+    joined,
     negative,
     render,
 )  # fmt: skip
@@ -83,7 +84,7 @@ def _size(node: ast.expr, names: Sequence[Quantity]) -> Size:
         case ast.Compare(left=left, ops=[op], comparators=[right]):
             return Operation(SYMBOLS[type(op)], *of(left, right))
         case ast.BoolOp(op=op, values=values):
-            return reduce(partial(Operation, SYMBOLS[type(op)]), of(*values))
+            return joined(SYMBOLS[type(op)], of(*values))
         case ast.IfExp(test=test, body=body, orelse=orelse):
             return Choice(*of(body, test, orelse))
         case ast.Call(func=function, args=arguments, keywords=[]):

@@ -93,8 +93,14 @@ class ModuleSession(Session):
                 f"{self.model_class.__name__} is traced by itself and keeps no KV cache, so it has no {self.request.phase} phase.",
                 next_step="Ask for prefill.",
             )
-        recorder = Recorder(self.model, self.symbols, self.dtype, fold=self.fold, training=self.training)
-        recorder.plain = self.request.plain and not self.data
+        recorder = Recorder(
+            self.model,
+            self.symbols,
+            self.dtype,
+            fold=self.fold,
+            training=self.training,
+            plain=self.request.plain and not self.data,
+        )
         switches = plain(self.model.forward)
         with absent.counted(recorder.report), patches.Rewriter(recorder.report, real=self.data == "real"):
             if self.arguments is None and not self.request.inputs:

@@ -206,8 +206,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         fold: bool = True,
         stored: StoredWeights | None = None,
         training: bool = False,
+        plain: bool = False,
     ) -> None:
+        """`plain`: sizes are numbers, of which nothing is generalised."""
         super().__init__()
+        self.plain = plain
         self.symbols = symbols
         self.stored = stored
         self.frames = Frames(traced_call.__code__)
@@ -242,8 +245,6 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         self.parts: dict[int, Parts] = {}
         #: memory of parts of steps that did not run -> how many steps there are, and what keeps its place from being another's
         self.left_out: dict[int, tuple[Any, StorageWeakRef]] = {}
-        #: whether sizes are plain numbers, of which nothing is generalised
-        self.plain = False
         #: how many calls were answered by an alike sibling's result
         self.folded = 0
         #: call and list of layers that it runs -> orders of the first and the last of these

@@ -347,8 +347,15 @@ class Session:
 
     def _execute(self) -> Recorder:
         model = self.model
-        recorder = Recorder(model, self.symbols, self.dtype, fold=self.fold, stored=self.stored, training=self.training)
-        recorder.plain = self.request.plain and not self.data
+        recorder = Recorder(
+            model,
+            self.symbols,
+            self.dtype,
+            fold=self.fold,
+            stored=self.stored,
+            training=self.training,
+            plain=self.request.plain and not self.data,
+        )
         self.symbols.env.where = recorder.running
         if self.level != "none" or self.data == "real":
             recorder.ends = time.process_time() + _PATIENCE

@@ -270,7 +270,8 @@ def _laid_out(struct: Struct, parts: list[tuple[Type, str]], inner: Scope) -> tu
         return "", widest
     if not widest or not all(kind.size.isdigit() for kind, _ in parts):
         alone = parts[0][0].size if len(parts) == 1 and not struct.aligned else ""
-        same = bool(alone) and least is not None and Counts().read(alone) == Counts().read(least)
+        counts = Counts()  # one for both: it numbers what it does not take apart
+        same = bool(alone) and least is not None and counts.read(alone) == counts.read(least)
         return alone if not struct.alignment or same else "", widest
     at = 0
     for (kind, _), align in zip(parts, aligned, strict=True):
