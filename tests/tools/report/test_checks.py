@@ -170,6 +170,7 @@ GOOD = [
     "See [the FAQ](#9-technical-faq) and [2.1](#21-system-diagram).",
     "See [the other](other-analysis.md), [its FAQ](other-analysis.md#9-technical-faq) and [a site](https://example.org/a).",
     'The option is called "robust" and the flag `probably`.',
+    f"The first norm runs there (`{P}:{NORM}`). What `FlashAttention` would add is left out.",
     f"Nothing shuffles (searched `shuffle` in `{P}`; searched `all_to_all` in `toyland`).",
     f"{LONG} {LONG}",
     "```python\nfor layer in layers:\n    x = layer(x)  # {what}\n```",

@@ -23,6 +23,8 @@ from opscope_tools.report.reference import faq
 from opscope_tools.report.scan import unbuilt
 from opscope_tools.report.sources import SourceReader
 from opscope_tools.report.story import _copied, story
+from opscope_tools.settings.hooks import kernel_hooks
+from opscope_tools.source.python.trees import PythonSource
 
 FUNCTIONS = "\n\ndef rotate(x):\n    return x\n\n\ndef scan(x):\n    return x\n"
 
@@ -63,6 +65,25 @@ def test_what_ranks_exchange_is_sought_in_the_files_of_all_that_ran(facts: Imple
     split, at = Split.of(anew), f"{toy.LAYERS_FILE}:{toy.line_of('all_reduce', layers)}"
     assert at in {f"{each.file}:{each.line}" for each in communications(split)}
     assert f"`async_op` is used (`{at}`)." in overlap(split)
+
+
+@pytest.mark.parametrize(
+    ("decorator", "swaps"),
+    [
+        ('use_kernel_forward_from_hub("Linear")', True), ("use_experts_implementation", True),
+        ("torch._jit_internal._overload_method", False), ("torch.jit.ignore", False),
+        ("torch.compiler.disable", False), ("_attn_implementation.setter", False), ("retry(kernel_size=3)", False),
+    ],
+)  # fmt: skip
+def test_a_decorator_swaps_a_kernel_where_its_own_name_says_so(
+    facts: ImplementationFacts, tmp_path: Path, decorator: str, swaps: bool
+) -> None:
+    anew = read(facts, tmp_path / "src", toy.MODELING)
+    layers = toy.LAYERS.replace("class Linear", f"@{decorator}\nclass Linear")
+    (tmp_path / "src" / toy.LAYERS_FILE).write_text(layers)
+    assert ("Linear" in {hit.name for hit in overview.swappable(anew)}) is swaps
+    hooks = kernel_hooks(PythonSource(toy.LAYERS_FILE, layers))
+    assert bool(hooks) is swaps
 
 
 def test_kernels_from_elsewhere_are_sought_in_the_files_of_all_that_ran(

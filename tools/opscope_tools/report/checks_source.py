@@ -73,10 +73,12 @@ def _symbol_beside(text: str, start: int, end: int, reader: SourceReader) -> str
     names = [(at, name) for at, name in code_spans(text) if _IDENTIFIER.match(name) and not name.startswith(_UNSPELLED)]
     names = [(at, name) for at, name in names if not POINTER.fullmatch(name) and not _is_file(name, reader)]
     before = [(at, name) for at, name in names if before_limit <= at < start]
-    after = [name for at, name in names if end <= at < after_limit]
-    if before and not _SENTENCE_END.search(without_code(text)[before[-1][0] : start]):
+    after = [(at, name) for at, name in names if end <= at < after_limit]
+    prose = without_code(text)
+    if before and not _SENTENCE_END.search(prose[before[-1][0] : start]):
         return before[-1][1]
-    return after[0] if after and not before_limit and after_limit == len(text) else ""
+    alone = not before_limit and after_limit == len(text)
+    return after[0][1] if alone and after and not _SENTENCE_END.search(prose[end : after[0][0]]) else ""
 
 
 def _is_file(name: str, reader: SourceReader) -> bool:

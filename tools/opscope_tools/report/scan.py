@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from opscope_tools.report.sources import SourceReader, Span
+from opscope_tools.settings.hooks import swaps_kernels
 
 __all__ = [
     "Hit", "Method", "Plan", "Unbuilt", "asked_beside", "bases", "by_layer", "called_within", "capabilities", "code_lines", "configuration", "decorators", "functions_named",
@@ -204,15 +205,14 @@ def _text(node: ast.expr) -> str:
 
 
 def decorators(reader: SourceReader, path: str, scopes: Iterable[str]) -> list[Hit]:
-    """Decorators of the definitions `scopes` and of the functions inside them that swap or compile what runs."""
+    """Decorators of the definitions `scopes` and of the functions inside them that put another kernel in their place."""
     wanted = set(scopes)
-    pattern = re.compile(r"kernel|compile|jit|custom_op|cuda|graph|implementation", re.IGNORECASE)
     return [
         Hit(path, decorator.lineno, span.name, ast.unparse(decorator), _function_of(reader, path, decorator))
         for span in reader.spans(path)
         if span.name.split(".")[0] in wanted
         for decorator in span.node.decorator_list
-        if pattern.search(ast.unparse(decorator))
+        if swaps_kernels(decorator)
     ]
 
 

@@ -11,6 +11,8 @@ from opscope_schemas.extracted_config import KernelHook
 from opscope_tools.source.python.trees import PythonSource
 
 _KERNEL = re.compile(r"kernel", re.IGNORECASE)
+#: `use_kernel_forward_from_hub`, `use_kernelized_func`, `use_experts_implementation`
+_SWAPS = re.compile(r"kernel|^use_\w*_implementation$", re.IGNORECASE)
 _LAUNCHES = re.compile(r"(^|_)kernel(_|$)")
 
 
@@ -20,7 +22,7 @@ def kernel_hooks(source: PythonSource) -> list[KernelHook]:
     found: dict[int, KernelHook] = {}
     for path, node in source.definitions:
         for decorator in node.decorator_list:
-            if _KERNEL.search(_callee(decorator)):
+            if swaps_kernels(decorator):
                 found[decorator.lineno] = _hook(source, decorator, path)
     for call in ast.walk(source.tree) if source.tree is not None else ():
         if (
@@ -33,6 +35,11 @@ def kernel_hooks(source: PythonSource) -> list[KernelHook]:
         ):
             found[call.lineno] = _hook(source, call, source.around(call.lineno))
     return [found[line] for line in sorted(found)]
+
+
+def swaps_kernels(decorator: ast.expr) -> bool:
+    """Whether a decorator's own name says that it puts another kernel in the place of what it decorates."""
+    return _SWAPS.search(_callee(decorator)) is not None
 
 
 def _callee(node: ast.expr) -> str:
