@@ -20,6 +20,7 @@ from opscope_tools.costing.arguments import model_spec
 from opscope_tools.running.tool import ToolContext
 from opscope_tools.trace.protocol import ModelSpec, TraceRequest
 from opscope_tools.trace.worker import attempts, models
+from opscope_tools.trace.worker import session as session_module
 from opscope_tools.trace.worker.alike import first_of
 from opscope_tools.trace.worker.noting import Index
 from opscope_tools.trace.worker.recorder import _Memory
@@ -312,6 +313,33 @@ def test_where_a_layer_is_needed_itself_all_are_built(layer: Any, base: Any, mon
     assert copies(session.model) == 0
     widths = [layer.up.out_features for layer in session.model.layers]
     assert len(set(widths)) == (6 if layer is Counting else 1)
+
+
+class Pondering(Layer):
+    """Is never done with a size that is a symbol, all within one step."""
+
+    begun: ClassVar[list[str]] = []
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        if isinstance(states.shape[1], torch.SymInt):
+            self.begun.append(str(states.shape[1]))
+            while True:
+                pass
+        return states + self.down(self.up(states))
+
+
+def test_a_step_that_takes_too_long_on_symbols_ends_the_pass_and_is_not_begun_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(session_module, "_PATIENCE", 0.5)
+    model_class = planted(Pondering)
+    for seq_len in (16, 32):
+        asked = TraceRequest(model=SPEC, hints={"seq_len": seq_len})
+        with quiet():
+            trace = attempts._widest(asked, model_class, PlantedConfig, lambda _: None)
+        assert trace.point["seq_len"] == seq_len
+        assert any("takes too long on symbolic sizes" in text for text in trace.assumptions)
+    assert len(Pondering.begun) == 1
 
 
 def test_constructors_and_configs_are_left_as_they_were() -> None:

@@ -61,6 +61,8 @@ _SAID = {
 
 #: passes that ended where heads were no multiple of key/value heads, and ran where they are as many
 _alike: set[tuple[Any, str, str]] = set()
+#: passes that took too long on symbols, with what was said then: at other values they would again
+_slow: dict[tuple[Any, str, str], TooLongError] = {}
 
 
 def trace(request: TraceRequest, say: Say) -> Trace:
@@ -147,14 +149,21 @@ def _widest(request: TraceRequest, model_class: Any, config_class: Any, say: Say
         return _on_numbers(request, model_class, config_class, way)
     if way.data:
         return _recorded(request, model_class, config_class, "none", way)
-    try:
-        # the two differ in heads that are as many as key/value heads by default, and in nothing else
-        level = "alike" if (model_class, request.phase, request.attention) in _alike else "all"
-        return _recorded(request, model_class, config_class, level, way)
-    except UntraceableError:
-        raise
-    except TraceError as error:
-        first = error
+    key = (model_class, request.phase, request.attention)
+    # the two differ in heads that are as many as key/value heads by default, and in nothing else
+    level = "alike" if key in _alike else "all"
+    first: TraceError
+    if key in _slow:
+        first = _slow[key]
+    else:
+        try:
+            return _recorded(request, model_class, config_class, level, way)
+        except UntraceableError:
+            raise
+        except TooLongError as error:
+            first = _slow[key] = error
+        except TraceError as error:
+            first = error
     if way == Way():
         way = _runnable(request, model_class, config_class)
     if way.data:

@@ -29,6 +29,8 @@ from opscope_tools.trace.worker.fields import CONFIG_BASE, main_part, nearest, p
 
 #: seconds of the processor that a config class gets, and fields that are looked at for the one to blame
 _PATIENCE = 10.0
+#: seconds after which a block is told once more to end: it may have been where nothing can be raised
+_AGAIN = 3.0
 _SUSPECTS = 60
 _SEARCH = 8.0
 _SHOWN = 200
@@ -44,8 +46,8 @@ class _TooLongError(BaseException):
 
 
 @contextlib.contextmanager
-def deadline(seconds: float, sentence: str) -> Iterator[None]:
-    """Ends the block with a `TraceError` of that sentence when it has used so many seconds of the processor."""
+def deadline(seconds: float, sentence: str, kind: type[TraceError] = TraceError) -> Iterator[None]:
+    """Ends the block with an error of that kind and sentence when it has used so many seconds of the processor, wherever it is then."""
     if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -54,11 +56,11 @@ def deadline(seconds: float, sentence: str) -> Iterator[None]:
         raise _TooLongError
 
     before = signal.signal(signal.SIGPROF, over)
-    signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.setitimer(signal.ITIMER_PROF, seconds, _AGAIN)
     try:
         yield
     except _TooLongError:
-        raise TraceError(sentence, next_step="Give smaller numbers.") from None
+        raise kind(sentence, next_step="Give smaller numbers.") from None
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import math
 import sys
-import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -50,8 +48,6 @@ _READERS = frozenset((
     "aten._local_scalar_dense aten.is_nonzero aten.equal aten.nonzero aten.masked_select aten._unique2 aten.unique_dim "
     "aten.unique_consecutive aten.bincount"
 ).split())  # fmt: skip
-#: operators between two looks at the clock
-_LOOKS = 16
 _module_call = torch.nn.Module.__call__
 _active: list[Recorder] = []
 
@@ -186,10 +182,6 @@ class _Memory:
         return alone and bool(torch._C._storage_Use_Count(self._storage._cdata) <= self._uses)
 
 
-class SlowError(Exception):
-    """The pass takes longer than it may."""
-
-
 class UnfoldedError(TraceError):
     """A layer runs whose state an earlier pass left out, because it was alike another then: folding must be off."""
 
@@ -221,9 +213,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         #: lines that read data which decides what runs
         self.decided: dict[str, None] = {}
         self.recording = False
-        self.ends = math.inf
         self._order = 0
-        self._dispatched = 0
         self._stack: list[int] = []
         self._modules: list[Any] = []
         self._dtype = dtype
@@ -605,9 +595,6 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         for _, tensor in tensors_in((args, kwargs)) if self.left_out else ():
             if (steps := self.left_out.get(tensor.untyped_storage()._cdata)) is not None:
                 int(steps[0])  # read by itself and not with all others: what runs depends on how many there are
-        self._dispatched += 1
-        if self._dispatched % _LOOKS == 0 and time.process_time() > self.ends:  # the clock is slow to read
-            raise SlowError
         if self.recording and self._stack:
             self._note_node(sys._getframe(1))
         result = func(*args, **kwargs)

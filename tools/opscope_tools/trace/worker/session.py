@@ -13,7 +13,6 @@ import inspect
 import math
 import re
 import sys
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from itertools import filterfalse
@@ -42,7 +41,7 @@ from opscope_tools.trace.worker.definitions import missing_package
 from opscope_tools.trace.worker.flow import held_by, keys_and_values
 from opscope_tools.trace.worker.inputs import Input, Inputs
 from opscope_tools.trace.worker.models import packages
-from opscope_tools.trace.worker.recorder import Recorder, SlowError, plain_result, tensors_in
+from opscope_tools.trace.worker.recorder import Recorder, plain_result, tensors_in
 from opscope_tools.trace.worker.sharing import shared
 from opscope_tools.trace.worker.stored import StoredWeights
 from opscope_tools.trace.worker.symbols import Symbols
@@ -222,10 +221,6 @@ class Session:
                     self.model = self._build()
                 self.stored = StoredWeights(self.model, self.config)
                 self.recorder = self._execute()
-        except SlowError as error:
-            raise TooLongError(
-                f"{self.model_class.__name__} takes too long {'with values' if self.data else 'on symbolic sizes'}."
-            ) from error
         except OpscopeError:
             raise
         except DECIDED_BY_DATA as error:
@@ -357,10 +352,12 @@ class Session:
             plain=self.request.plain and not self.data,
         )
         self.symbols.env.where = recorder.running
+        limit: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
         if self.level != "none" or self.data == "real":
-            recorder.ends = time.process_time() + _PATIENCE
+            kind = "with values" if self.data else "on symbolic sizes"
+            limit = configs.deadline(_PATIENCE, f"{self.model_class.__name__} takes too long {kind}.", TooLongError)
         rewriter = patches.Rewriter(recorder.report, real=self.data == "real")
-        with absent.counted(recorder.report), rewriter, _cache_reports(recorder), patches.as_in_inference():
+        with limit, absent.counted(recorder.report), rewriter, _cache_reports(recorder), patches.as_in_inference():
             if self.request.phase == "decode":
                 self._decode(recorder)
             elif self.request.phase == "encode":
