@@ -215,6 +215,7 @@ class Analysis(Frozen):
     instance: str = Field(default="", description="Path of the analysed instance in that model; `*` stands for layers.")
     phase: Phase
     model_inputs: tuple[ModelInput, ...] = Field(default=(), description="What the traced model is called with.")
+    outputs: tuple[TensorInfo, ...] = Field(default=(), description="Tensors that the module returns, views included.")
     attention: str
     logits: Literal["all", "last", ""] = Field(
         default="", description="Positions that logits are computed of; empty: the model's forward has no say in it."

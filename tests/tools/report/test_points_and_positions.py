@@ -193,7 +193,7 @@ def test_times_are_those_of_the_devices_that_hold_the_passes(facts: Implementati
     assert fits.count("does not fit; on 16, each at most weights 96 B") == 2
     whole = toy.unmarked(toy.rendered_with(replace(facts, estimates=alone, held=held), {}).text)
     assert "Limited on the fewest of these devices that hold the passes, 16: prefill" in whole
-    assert whole.count("on Device, had one the memory, calibrated:") == 2  # 8.2 draws one of them
+    assert whole.count("on 16 Device, the share of each, calibrated:") == 2  # 8.2 draws one of them
     assert "had one the memory" not in toy.unmarked(toy.rendered_with(facts, {}).text)
     before = toy.unmarked(" ".join(story(replace(facts, estimates=alone), Quotes())))
     assert "on one Device as engines run it is modelled to take, had it the memory, 9 ms" in before

@@ -256,20 +256,23 @@ def test_a_model_is_called_with_all_its_inputs_and_returns_all_its_outputs(facts
     logits = TensorInfo(name="", shape=(*size, "{vocab_size}"), dtype="bfloat16")
     *others, last = facts.main.kernels
     kernels = (*others, last.model_copy(update={"outputs": (logits,)}))
-    main = facts.main.model_copy(update={"model_inputs": given, "kernels": kernels})
+    shapes = {"encoder.last": (*size, "{hidden_size}"), "logits": logits.shape, "logits_per_text": ("1", "1")}
+    outputs = tuple(TensorInfo(name=name, shape=shape, dtype="bfloat16") for name, shape in shapes.items())
+    main = facts.main.model_copy(update={"model_inputs": given, "kernels": kernels, "outputs": outputs})
     changed = dataclasses.replace(facts, documents=(main, *facts.documents[1:]), graphs=(graph, *facts.graphs[1:]))
     model = next(m for m in changed.modules if m.class_name == main.class_name)
     text = _interface(changed, model)
     assert "input_ids, decoder_input_ids: [{batch_size}, {seq_len}], int64" in text
     assert "encoder.last: [{batch_size}, {seq_len}, {hidden_size}]" in text
     assert "logits: [{batch_size}, {seq_len}, {vocab_size}]" in text
+    assert "logits_per_text: [1, 1]" in text  # a view of another
     asked = dataclasses.replace(changed, documents=(main.model_copy(update={"logits": "last"}), *facts.documents[1:]))
     assert "logits (of the last position alone, as asked for): [" in _interface(asked, model)
     rows = lifetime_rows(changed, tasks(changed.main, changed.graphs[0]))
     assert [row[2] for row in rows if row[2].endswith("the caller")] == ["task 2; the caller", "the caller"]
 
 
-def test_operators_that_a_tensor_outlives_in_each_repetition_are_counted_once_and_said_so(
+def test_operators_that_a_tensor_outlives_are_counted_as_often_as_they_run(
     facts: ImplementationFacts,
 ) -> None:
     """As a rotation's cosines, which every layer reads."""
@@ -287,8 +290,11 @@ def test_operators_that_a_tensor_outlives_in_each_repetition_are_counted_once_an
     rows = lifetime_rows(dataclasses.replace(facts, graphs=(graph, *facts.graphs[1:])), tasks(facts.main, graph))
     said = [row[3] for row in rows if "1 GB" in row[0]]
     assert said
-    assert all(", of what repeats and reads it in each repetition counted once, task" in text for text in said)
-    assert not any("counted once" in row[3] for row in rows if "1 GB" not in row[0])
+    body = [place for place, count in repeats.items() if count == repeats[reader] and place >= reader]
+    behind = next((i for i, place in enumerate(body) if place != reader + i), len(body))  # of the same layer
+    ran = sum(repeats[place] for place in range(made.created_by, reader + 1)) + (repeats[reader] - 1) * (behind - 1)
+    assert all(text.startswith(f"about {ran:,} operators, task") for text in said)
+    assert not any(row[3].startswith("about") for row in rows if "1 GB" not in row[0])
 
 
 def test_an_output_whose_maker_is_not_known_is_of_no_task(facts: ImplementationFacts) -> None:
@@ -301,9 +307,9 @@ def test_an_output_whose_maker_is_not_known_is_of_no_task(facts: ImplementationF
     assert not any(re.search(r"\btask 0\b", cell) for row in rows for cell in row)
 
 
-def test_the_floor_is_said_to_hold_all_that_it_counts() -> None:
+def test_the_floor_is_said_to_hold_all_that_it_counts(facts: ImplementationFacts) -> None:
     """Buffers such as a table of masks are read too."""
-    ((_, meaning),) = glossary_rows("a floor")
+    ((_, meaning),) = glossary_rows(facts, "a floor")
     assert "constants" in meaning
 
 

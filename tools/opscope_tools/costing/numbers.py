@@ -46,6 +46,7 @@ _FORMULAS = {
     "conventions",
     "assumptions",
     "model_inputs",
+    "outputs",
 }
 C = TypeVar("C", ModuleAnalysisResult, ModelAnalysisResult)
 

@@ -176,7 +176,11 @@ def _of_others(found: Sequence[RooflineResult]) -> Iterator[str]:
             narrow = one.name.rpartition(" ")[2]
             names.setdefault((asked, one.backends[0], (asked, narrow) in HOST_BOUND), {})[one.name] = None
     for (asked, other, host), told in names.items():
-        why = f"measurements of {asked}'s hold the host's own time" if host else f"there is no fit of {asked}'s"
+        why = (
+            f"those of {asked}'s that were measured hold the host's own time"
+            if host
+            else f"there is no fit of {asked}'s"
+        )
         yield f"With {' and '.join(told)} kernels of {other} are compared before and after: {why}."
 
 

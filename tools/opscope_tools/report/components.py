@@ -226,7 +226,7 @@ def _boundary(facts: ImplementationFacts, module: ModuleAnalysis) -> tuple[Seque
     note = " (of the last position alone, as asked for)" if facts.main.logits == "last" else ""
     made = [
         tensor.model_copy(update={"name": f"{tensor.name}{note * (tensor.name == 'logits')}"})
-        for tensor, *_ in facts.returned
+        for tensor in facts.main.outputs
         if whole
     ]
     first, last = (module.kernels[0].inputs, module.kernels[-1].outputs) if module.kernels else ((), ())

@@ -28,6 +28,7 @@ from opscope_tools.report.overview import (
     scopes,
 )
 from opscope_tools.report.quotes import Quotes, as_source, in_code, joined
+from opscope_tools.report.sources import Span
 
 __all__ = ["configuration_note", "configuration_rows", "constraint_lines", "declared_at", "layer_settings"]
 
@@ -65,7 +66,7 @@ _SHORT = 40
 _PLACES = 6
 _POSITIONS = "positions that the configuration states"
 _NOWHERE = "read nowhere in the model's file"
-DOCSTRINGS = "Sentences that stand under Description as code are the docstring's own, not held against what runs; values are source. Places in which a field is read are those of the model's file."
+_DOCSTRINGS = "Sentences that stand under Description as code are source's own words{filled}, not held against what runs; values are those of an object that the class makes. Places in which a field is read are those of the model's file."
 #: fields that its base classes act on
 _OF_THE_BASE = (
     "use_cache",
@@ -231,6 +232,15 @@ def _meaning(facts: ImplementationFacts, variable: Variable) -> str:
     return words or ("width inside the feed-forward network" if variable == _inner_width(facts) else "")
 
 
+def docstrings(facts: ImplementationFacts) -> str:
+    """Where the words that the table quotes stand."""
+    every = facts.settings.configurations if facts.settings is not None else ()
+    meanings = (one.meaning for own in every for one in own.hyperparameters)
+    tables = dict.fromkeys(one.file for one in meanings if one is not None and one.origin == "documentation table")
+    filled = f", in docstrings or in {joined(f'`{path}`' for path in tables)}, which fills them in" if tables else ""
+    return _DOCSTRINGS.format(filled=filled)
+
+
 def _words(own: Configuration, parameter: Hyperparameter) -> str:
     """What source says a parameter means; its braces stand where the row names the file that has them."""
     meaning = parameter.meaning
@@ -294,7 +304,7 @@ def configuration_note(facts: ImplementationFacts) -> str:
             how = f"Declared and {through or f'{_NOWHERE}{based}'}"
             left.setdefault(how, []).append(f"{where}{_held_value(facts, own, parameter)}")
         elif not _concerns(own, parameter):
-            how = f"Inherited from `{_owner(parameter)}` and {_NOWHERE}"
+            how = f"Inherited from `{_owner(parameter)}` and named nowhere in the model's file, whose base classes and decorators may read them"
             left.setdefault(how, []).append(f"`{_path(own, parameter)}`")
     said = [f"{how}: {', '.join(names)}." for how, names in left.items()]
     return " ".join(said) or ("" if facts.settings else "The source of the configuration was not read.")
@@ -441,7 +451,7 @@ def _declared(facts: ImplementationFacts, attribute: str, traced: object) -> str
         found = facts.config_field(attribute) if attribute else None
         return f"; `{attribute}` (`{found[0]}:{found[1]}`)" if found else ""
     own, parameter = held
-    said = [_named_at(facts, own, parameter), *_given(parameter), *_derived(own, parameter)]
+    said = [_named_at(facts, own, parameter), *_given(parameter), *_derived(facts, own, parameter)]
     differs = _differing(parameter, traced)
     return "".join(f"; {part}" for part in [*said, *differs])
 
@@ -483,7 +493,7 @@ def _described(
     path = _path(own, parameter)
     where = _named_at(facts, own, parameter)
     words = _words(own, parameter)
-    rest = [*_given(parameter), *_derived(own, parameter)]
+    rest = [*_given(parameter), *_derived(facts, own, parameter)]
     traced = facts.tree.config.get(path, parameter) if not own.path else parameter  # nested ones: as source has them
     if parameter.sub_config:
         value = f"a configuration, `{short(str(parameter.value))}`" if parameter.value else "a configuration"
@@ -529,31 +539,34 @@ def _of_idle(facts: ImplementationFacts, reads: Reads) -> str:
     """Which of the places stand in classes that did not run, as far as the answer names places."""
     ran = frozenset().union(*map(scopes, facts.documents))
     spans = [facts.reader.enclosing(place.file, place.line) for place in reads.first]
-    if (
-        spans
-        and len(spans) == reads.count
-        and all(around and short(around[-1].name) == "_init_weights" for around in spans)
-    ):
+    if spans and len(spans) == reads.count and all(map(_sets_weights, spans)):
         return ", where weights are set before any pass"
     built = [name for name in reads.within if name not in ran and _builds(facts, reads, name, ran)]
     if built and len(built) == len(reads.within):
         return ", where the model is built"
-    idle = [name for name in reads.within if name not in ran and name not in built]
+    around = [found for found in spans if found]
+    setting = {found[0].name for found in around if _sets_weights(found)}
+    setting -= {found[0].name for found in around if not _sets_weights(found)} if len(spans) == reads.count else setting
+    idle = [name for name in reads.within if name not in {*ran, *built, *setting}]
+    said = ", also where weights are set before any pass" * bool(setting)
     whole = len(idle) == len(reads.within)
     names = joined(f"`{name}`" for name in idle)
-    return f", {'in' if whole else 'also in'} {names}, which did not run" if idle else ""
+    return said + (f", {'in' if whole else 'also in'} {names}, which did not run" if idle else "")
 
 
-def _derived(own: Configuration, parameter: Hyperparameter) -> list[str]:
+def _sets_weights(around: Sequence[Span]) -> bool:
+    """Whether what stands around a line is what gives weights their first values."""
+    return bool(around) and short(around[-1].name) == "_init_weights"
+
+
+def _derived(facts: ImplementationFacts, own: Configuration, parameter: Hyperparameter) -> list[str]:
     """The statements that set it to something else than what was given; of a mapping that is filled in part by part, from where on."""
     said = []
     filled = any(each.formula.startswith("[") and _PART_SET.match(each.formula) for each in parameter.derived)
     if filled and len(parameter.derived) > 1:
-        first = {each.within: each for each in reversed(parameter.derived)}
-        return [
-            f"filled in from `{each.file or own.file}:{each.line}` on, in `{within}`"
-            for within, each in reversed(first.items())
-        ]
+        where = dict.fromkeys((each.file or own.file, each.within) for each in parameter.derived)
+        spans = [(file, name, facts.reader.definition(file, name)) for file, name in where]
+        return [f"filled in by `{name}` (`{file}:{span.line}`)" for file, name, span in spans if span is not None]
     told = parameter.effective is not None or parameter.value is not None
     sets = (
         at for at, each in enumerate(parameter.derived) if not each.condition and _PLAIN_SET.fullmatch(each.formula)
@@ -692,9 +705,11 @@ def _conditions(facts: ImplementationFacts) -> list[str]:
     )
     if outside:
         # no figure comes from outside a formula's conditions: where a trace at the values differs, its document is taken
-        same = "; a trace made at them gave the same figures" * (facts.main.phase in facts.points)
+        held = facts.main.phase in facts.points
+        same = "at the values of section 3.1, which are outside, they give what a trace made there gave"
         lines.append(
-            f"Formulas of {facts.main.phase} derived where: {', '.join(outside)}; the values of section 3.1 are outside{same}"
+            f"Formulas of {facts.main.phase} derived where: {', '.join(outside)}; "
+            + (same if held else "the values of section 3.1 are outside")
         )
     if lines and (others := [document.phase for document in facts.documents[1:]]):
         lines[-1] += f". Formulas of {' and '.join(others)} stand with their conditions in 11.B"

@@ -483,10 +483,16 @@ class ImplementationFacts:
         """How long passes take where they can run: on one device, else on those that hold them."""
         return self.held or self.estimates
 
-    def beyond(self, phase: str) -> str:
-        """What has to be said of a time on one device that cannot hold the pass; empty where it can, or nothing is known of that."""
-        found = self.estimates.get(phase)
-        return "" if found is None or found.memory.fits else ", had one the memory"
+    def device(self, phase: str) -> str:
+        """What a pass is timed on: one device, or the share of each of several; what has to be said where they cannot hold it."""
+        found = self.served[phase]
+        several = found.parallel is not None and found.parallel.devices > 1
+        named = (
+            f"{found.parallel.devices} {found.hardware.name}, the share of each"
+            if found.parallel and several
+            else found.hardware.name
+        )
+        return named if found.memory.fits else f"{named}, had {'they' if several else 'one'} the memory"
 
     @property
     def subject(self) -> str:

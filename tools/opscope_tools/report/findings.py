@@ -174,14 +174,15 @@ def _split(facts: ImplementationFacts, quotes: Quotes) -> str:
         why = f": {facts.unspread}" if facts.unspread else "."
         return f"No size per rank is told{why}{undeclared}"
     most = max(facts.spread)
-    alone, found = facts.estimates.get(_step(facts)), facts.spread[most]
-    before, after = (one.totals.calibrated_seconds if one else None for one in (alone, found))
+    fewest, found = facts.served.get(_step(facts)), facts.spread[most]
+    before, after = (one.totals.calibrated_seconds if one else None for one in (fewest, found))
+    few = fewest.parallel.devices if fewest is not None and fewest.parallel is not None else 1
     key = f"rank.tp{most}"
     text = f"Over {quotes(f'{key}.ranks', most)} {things(most, 'device')}{facts.joined}, as engines split it{', embeddings too' if 'vocab_size' in facts.formula_names(facts.main) else ''}, a rank holds {quotes.said(f'{key}.weights', found.memory.weights_bytes)} of weights{', what did not run whole' if facts.idle else ''}"
     if not found.memory.fits:
         text += ", more than it has room for"
-    elif before and after:
-        text += f", and a {_step(facts)} step is modelled to take {quotes.said(f'{key}.time', after)} in place of {quotes.said(f'{_step(facts)}.time.calibrated', before)}{facts.beyond(_step(facts))}"
+    elif before and after and few < most:
+        text += f", and a {_step(facts)} step is modelled to take {quotes.said(f'{key}.time', after)} in place of {quotes.said(f'{_step(facts)}.time.calibrated', before)}{f' on {few}' * (few > 1)}{', had one the memory' * (fewest is not None and not fewest.memory.fits)}"
     return f"{text}."
 
 

@@ -181,8 +181,8 @@ def _bound(facts: ImplementationFacts, module: ModuleAnalysis, kernels: Sequence
 
 def share_of_time(facts: ImplementationFacts, document: ModelAnalysis, module: ModuleAnalysis) -> float:
     """What its calls take of the pass's time as engines run it; 0 where that is not known."""
-    found = facts.estimates.get(document.phase)
-    if found is None or found.parallel is not None:
+    found = facts.served.get(document.phase)
+    if found is None:
         return 0.0
     whole = sum(map(found.seconds_of, found.operators))
     return sum(map(found.seconds_of, _own(facts, document, module))) / whole if whole else 0.0
@@ -190,7 +190,7 @@ def share_of_time(facts: ImplementationFacts, document: ModelAnalysis, module: M
 
 def _own(facts: ImplementationFacts, document: ModelAnalysis, module: ModuleAnalysis) -> list[OperatorTime]:
     """The kernels of the estimate that run in calls of a class."""
-    found = facts.estimates.get(document.phase)
+    found = facts.served.get(document.phase)
     return [one for one in (found.operators if found is not None else ()) if module.class_name in one.classes]
 
 
@@ -198,27 +198,22 @@ def _served(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) 
     """How long its calls take as engines run them, and what joining operators to one kernel saves of their bytes."""
     if module.class_name == facts.main.class_name:
         return ""
-    said, key = [], f"module.{module.class_name}"
+    said, key = dict[str, list[str]](), f"module.{module.class_name}"
     for document in facts.documents:
         phase, share = document.phase, share_of_time(facts, document, module)
         if not share:
             continue
         own = _own(facts, document, module)
         eager, moved = _all(facts, document, module).bytes, sum(one.bytes for one in own)
-        found = facts.estimates[phase]
+        found = facts.served[phase]
         least = "" if found.totals.calibrated_seconds is not None else "at least "
         text = f"{phase} {least}{quotes.said(f'{key}.{phase}.time', sum(map(found.seconds_of, own)))}"
         text += f" ({quotes.decimal(f'{key}.{phase}.share_of_time', 100 * share, 1)} % of the pass)"
-        if moved < (1 - _WORTH) * eager:
+        if found.parallel is None and moved < (1 - _WORTH) * eager:
             less = quotes.said(f"{key}.{phase}.served_bytes", moved)
             text += f": its kernels, with what they take in of the operators around, move {less}, its own operators, run eagerly, {plain_bytes(eager)}"
-        said.append(text)
-    beyond = next(filter(None, map(facts.beyond, facts.estimates)), "")
-    return f"As engines run it on {_device(facts)}{beyond}: {'; '.join(said)}." if said else ""
-
-
-def _device(facts: ImplementationFacts) -> str:
-    return next(iter(facts.estimates.values())).hardware.name
+        said.setdefault(facts.device(phase), []).append(text)
+    return " ".join(f"As engines run it on {device}: {'; '.join(texts)}." for device, texts in said.items())
 
 
 def _growth(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) -> Iterator[str]:

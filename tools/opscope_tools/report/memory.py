@@ -176,6 +176,17 @@ def _fused(facts: ImplementationFacts, phase: str, eager: int) -> str:
     )
 
 
+def _outlived(times: Sequence[Rational], first: int, last: int) -> int:
+    """How many operators run from one to another, by how often each runs: what stands behind the last in what repeats runs too,
+    but for its last time."""
+    count = sum(max(1, round(each)) for each in times[first - 1 : last])
+    for each in times[last:] if times[last - 1] > 1 else ():
+        if each != times[last - 1]:
+            break
+        count += round(each) - 1
+    return count
+
+
 def _activations(facts: ImplementationFacts, catalogue: Sequence[Task]) -> Iterator[Row]:
     """The largest tensors that live inside the pass; tensors alike in all that a row says are one row."""
     graph, point, number = facts.graphs[0], facts.point(facts.main), task_of_operator(facts.main, catalogue)
@@ -193,16 +204,15 @@ def _activations(facts: ImplementationFacts, catalogue: Sequence[Task]) -> Itera
     for tensor in made:
         operator = graph.operators[tensor.created_by - 1]
         readers = dict.fromkeys(number[reader] for reader in tensor.consumed_by)
-        lived = tensor.lives[1] - tensor.lives[0] + 1
-        repeats = {evaluate(graph.operators[place - 1].repeat, point) for place in tensor.consumed_by}
-        looped = any(count > evaluate(operator.repeat, point) for count in repeats)
-        read = ", of what repeats and reads it in each repetition counted once" * looped
+        times = [evaluate(one.repeat, point) / evaluate(operator.repeat, point) for one in graph.operators]
+        lived = _outlived(times, *tensor.lives)
+        about = "about " * any(count > 1 for count in times[tensor.lives[0] - 1 : tensor.lives[1]])
         name = TensorInfo(name=f"{operator.operator.partition('.')[2]} result", shape=tensor.shape, dtype=tensor.dtype)
         rows[
             f"{_described(name.name, name)}, {_bytes(facts, Formula.parse(tensor.bytes), facts.main)}",
             f"task {number[tensor.created_by]} (`{operator.file}:{operator.line}`)",
             f"task {', '.join(map(str, readers))}" if readers else "nobody",
-            f"{lived} {things(lived, 'operator')}{read}, task {number[tensor.lives[0]]} to {number[tensor.lives[1]]}",
+            f"{about}{lived:,} {things(lived, 'operator')}, task {number[tensor.lives[0]]} to {number[tensor.lives[1]]}",
         ] = None
         if len(rows) == _MOST_TENSORS:
             return iter(rows)

@@ -47,7 +47,8 @@ def memory_graph(facts: ImplementationFacts) -> Graph:
     lines, kept = [], list[str]()
     for document in facts.documents:
         figures, floor = facts.totals(document), facts.floor_bytes(document)
-        served = facts.served.get(document.phase)
+        served = facts.estimates.get(document.phase)
+        served = served if served is not None and served.parallel is None else None  # else of a rank alone
         fused = f"as engines run it {plain_bytes(served.totals.bytes)} in all, " if served is not None else ""
         lines.append(
             f"{document.phase}: {fused}run eagerly {plain_bytes(figures.read)} read and {plain_bytes(figures.write)} written, "
@@ -74,11 +75,12 @@ def memory_graph(facts: ImplementationFacts) -> Graph:
 
 
 def _handed_on(kept: Sequence[str]) -> str:
-    """What fused kernels do not write and read again, of each pass."""
+    """What engines do not move of what moves eagerly, of each pass."""
     if not kept:
         return "what a kernel computes with, until it is written"
     return (
-        f"what fused kernels hand on here is neither written nor read again, of what moves eagerly: {', '.join(kept)}"
+        "not moved of what moves eagerly, as fused kernels hand it on here, products that are joined read their input once and a "
+        f"cache is not copied: {', '.join(kept)}"
     )
 
 

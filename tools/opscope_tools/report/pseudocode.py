@@ -62,7 +62,11 @@ def pseudocode(function: Function, name: str, notes: Sequence[str], call: Call) 
     empty = absent(function, {*call.given, *call.at_times})
     body = _body(function, call)
     read = _read_first(body)
-    taken = [a.arg for a in arguments if a.arg != "self" and (not call.whole or a.arg not in empty or a.arg in read)]
+    taken = [
+        f"{a.arg}=None" if a.arg in empty else a.arg
+        for a in arguments
+        if a.arg != "self" and (not call.whole or a.arg not in empty or a.arg in read)
+    ]
     rest = function.args.kwarg
     head = ", ".join([*taken, *([f"**{rest.arg}"] if rest and rest.arg in read else [])])
     head = head if call.whole else _signature(function)

@@ -14,7 +14,7 @@ from opscope_schemas.units import things
 from opscope_tools.report import scan
 from opscope_tools.report.components import settled
 from opscope_tools.report.configuration import declared_at
-from opscope_tools.report.facts import ImplementationFacts, issued_in, leaves, short, walk
+from opscope_tools.report.facts import ImplementationFacts, anywhere, issued_in, leaves, short, walk
 from opscope_tools.report.kinds import Window, windowed
 from opscope_tools.report.overview import capabilities, device_tests_said, layers_turned, matching, swappable, turned_in
 from opscope_tools.report.papers import paper_lines
@@ -46,7 +46,7 @@ _TERMS: Mapping[str, tuple[str, str]] = {
     ),
     "floor": (
         r"\bfloor\b",
-        "bytes that no implementation of what the source computes can avoid: weights, constants that are kept beside them, cache and inputs once, outputs once",
+        "bytes that no implementation of what the source computes can avoid: weights, of a table the rows that are looked up, constants that are kept beside them, cache and inputs once, outputs once",
     ),
     "prefill": (r"[Pp]refill", "the pass over the prompt, with an empty cache"),
     "decode": (r"[Dd]ecode\b", "the pass over one new token, with what the earlier ones left in the cache"),
@@ -322,9 +322,11 @@ def _file_purpose(facts: ImplementationFacts, path: str) -> str:
     return issued if count or not helpers else f"helper functions on the way to {helpers} {things(helpers, 'operator')}"
 
 
-def glossary_rows(text: str) -> list[tuple[str, str]]:
-    """The terms that `text` uses."""
-    return [(term, meaning) for term, (pattern, meaning) in _TERMS.items() if re.search(pattern, text)]
+def glossary_rows(facts: ImplementationFacts, text: str) -> list[tuple[str, str]]:
+    """The terms that `text` uses; what a cache is only where the model has one."""
+    cached = any(document.phase == "decode" for document in facts.documents)
+    used = [(term, meaning) for term, (pattern, meaning) in _TERMS.items() if re.search(pattern, text)]
+    return [(term, meaning) for term, meaning in used if cached or term != "KV cache"]
 
 
 def _calibrated(facts: ImplementationFacts) -> list[str]:
@@ -350,7 +352,9 @@ def references(facts: ImplementationFacts) -> list[str]:
     configured = f"configured by {facts.tree.config_class} ({facts.pointer(facts.tree.config_class)})"
     lines.append(f"Model: {facts.tree.model_class} ({facts.pointer(facts.tree.model_class)}), {configured}")
     lines += paper_lines(facts)
-    told = " ".join(text for text in facts.main.conventions if "`repeat`" not in text)  # which no listing here shows
+    stored = anywhere(facts.tree.config, "quantization_config") is not None
+    beside = "`repeat`" if stored else "`repeat`|Quantised"  # what nothing here shows
+    told = " ".join(text for text in facts.main.conventions if not re.search(beside, text))
     lines.append(f"Conventions, whose names of fields are those of the answer of `count_flops`: {told}")
     lines += _calibrated(facts)
     for label, texts in (("Assumptions", facts.main.assumptions), ("Not counted", facts.main.not_counted)):

@@ -105,7 +105,7 @@ def render(facts: ImplementationFacts, sections: Mapping[str, str], path: str, t
     context["drawings"] = drawings
     context["prose"] = place_sections({k: with_facts(t, quotes.values)[0] for k, t in sections.items()}, outline)
     draft = template({**context, "glossary": "| - | - |"})
-    context["glossary"] = table(TABLES["11.A"], reference.glossary_rows(draft))
+    context["glossary"] = table(TABLES["11.A"], reference.glossary_rows(facts, draft))
     text = re.sub(r"\n{3,}", "\n\n", template(context))
     return Report(
         text=text,
@@ -133,7 +133,7 @@ def _context(facts: ImplementationFacts, quotes: Quotes, catalogue: Sequence[Tas
         "features": overview.key_features(facts, quotes),
         "execution": overview.execution_lines(facts),
         "configuration": "\n\n".join(filter(None, (
-            table(TABLES["3.1"], configuration.configuration_rows(facts, quotes)), configuration.DOCSTRINGS, configuration.configuration_note(facts),
+            table(TABLES["3.1"], configuration.configuration_rows(facts, quotes)), configuration.docstrings(facts), configuration.configuration_note(facts),
         ))),
         "kernels": table(TABLES["3.2"], kernels.kernel_rows(facts)),
         "constraints": configuration.constraint_lines(facts),

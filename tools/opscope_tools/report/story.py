@@ -380,10 +380,7 @@ def _fewest(facts: ImplementationFacts) -> str:
     share = f"{plan.tp} that share every layer (tensor parallelism)"
     stages = f"{plan.pp} stages of layers (a pipeline, whose stages have a part of the sequences each in work)"
     ways = share if plan.pp == 1 else stages if plan.tp == 1 else f"{stages}, each of {share}"
-    return (
-        f"One {alone.hardware.name} does not hold them: these are the fewest, of 2, 4, 8 and whole eights, that do, as {ways}. "
-        "Other sections tell how kernels take their time on one, as though it had the memory."
-    )
+    return f"One {alone.hardware.name} does not hold them: these are the fewest, of 2, 4, 8 and whole eights, that do, as {ways}."
 
 
 def _timed_as(facts: ImplementationFacts) -> str:

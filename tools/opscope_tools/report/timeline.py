@@ -39,14 +39,14 @@ LEGEND = (
 def timelines(facts: ImplementationFacts) -> list[Graph]:
     """The kernels of each pass whose time is known."""
     return [
-        _graph(phase, facts.estimates[phase], (facts.locate(facts.subject) or ("",))[0], facts.beyond(phase))
+        _graph(phase, facts.served[phase], (facts.locate(facts.subject) or ("",))[0], facts.device(phase))
         for phase in (document.phase for document in facts.documents)
-        if phase in facts.estimates
+        if phase in facts.served
     ]
 
 
-def _graph(phase: str, found: RooflineResult, own: str, beyond: str) -> Graph:
-    """`own`: the model's file; `beyond`: what is said of a device that cannot hold the pass."""
+def _graph(phase: str, found: RooflineResult, own: str, device: str) -> Graph:
+    """`own`: the model's file; `device`: what the pass is timed on."""
     time_of = found.seconds_of
     whole = sum(map(time_of, found.operators))
     vertices, at, named = [], 0.0, _names(found.operators)
@@ -57,7 +57,7 @@ def _graph(phase: str, found: RooflineResult, own: str, beyond: str) -> Graph:
         vertices.append(Vertex(f"s{place}", lines, weight=share, span=Span(at, share)))
         at += share
     basis = "calibrated" if found.totals.calibrated_seconds is not None else "at least"
-    title = f"{phase} on {found.hardware.name}{beyond}, {basis}: {seconds(whole)}"
+    title = f"{phase} on {device}, {basis}: {seconds(whole)}"
     return Graph(tuple(vertices), layout="timeline", title=title)
 
 

@@ -400,7 +400,7 @@ def _common(tree: CallTree, call: CallRecord, kernels: tuple[Kernel, ...]) -> di
     return {
         "class_name": call.class_name, "file": call.file, "line": call.line, "forward_file": call.forward_file,
         "forward_line": call.forward_line, "model_class": trace.model_class, "instance": tree.pattern(call),
-        "phase": trace.phase, "model_inputs": trace.inputs, "dtype": trace.dtype, "attention": trace.attention, "logits": trace.logits, "kernels": kernels, "totals": totals,
+        "phase": trace.phase, "model_inputs": trace.inputs, "outputs": call.outputs, "dtype": trace.dtype, "attention": trace.attention, "logits": trace.logits, "kernels": kernels, "totals": totals,
         "variables": tuple(v for v in trace.variables if v.name in used), "assumptions": tuple(assumptions),
         "conditions": needed, "not_counted": not_counted(below), "conventions": CONVENTIONS,
         "parameters": call.parameters, "weights": call.weights, "training": trained,

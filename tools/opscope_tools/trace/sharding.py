@@ -361,14 +361,23 @@ def weight_shares(tree: CallTree, call: CallRecord, found: Shards) -> Iterator[t
             shared, of = tied
             own = own + shared
             yield -shared * repeat, _split_of(tree, of, found), "", False
-        ops = [c.order for c in tree.children(below) if isinstance(c, OpRecord)]
+        ops = [c for c in tree.children(below) if isinstance(c, OpRecord)]
+        layered = "*" in tree.pattern(below)
+        biases = (_bias(op) for op in ops if found.split.get(op.order) == "row")
+        whole = sum(biases, Formula.const(0)) if own.terms else Formula.const(0)
+        if whole.terms:  # added to the sum, which every rank has
+            own = own - whole
+            yield whole * repeat, None, "", layered
         if own.terms:
-            yield (
-                own * repeat,
-                _split_of(tree, below, found),
-                next((found.of_keys[o] for o in ops if o in found.of_keys), ""),
-                "*" in tree.pattern(below),
-            )
+            heads = next((found.of_keys[op.order] for op in ops if op.order in found.of_keys), "")
+            yield own * repeat, _split_of(tree, below, found), heads, layered
+
+
+def _bias(op: OpRecord) -> Formula:
+    """Bytes of what a product adds to each row."""
+    if "addmm" not in op.operator or not op.inputs or len(op.inputs[0].shape) != 1:
+        return Formula.const(0)
+    return Formula.parse(op.inputs[0].shape[0]) * Formula.var("w_bytes")
 
 
 def _split_of(tree: CallTree, call: CallRecord, found: Shards) -> Split | None:
