@@ -302,3 +302,21 @@ def test_a_norm_over_all_heads_is_told_as_one_that_engines_may_spread_otherwise(
     found = estimate(context, "olmo2", SMALL, parallel={"tp": 2})
     assert found.parallel is not None
     assert [one.partition(" ranks tell")[0] for one in found.parallel.differs] == ["Of a norm over all heads together"]
+
+
+@pytest.mark.parametrize("model_type", sampled(["jamba", "falcon_mamba", "mamba2", "falcon_h1", "lfm2", "qwen3_next"]))
+def test_a_prompt_is_split_as_a_step_is(context: ToolContext, model_type: str) -> None:
+    """The weights lie on the ranks once: what reads a whole sequence, in a loop too, cannot want others of them than one token does."""
+    layers = {"num_hidden_layers": 6}
+    told: dict[str, dict[str, str]] = {}
+    for phase in ("prefill", "decode"):
+        found = find(CostArguments(target=model_type, phase=phase, config=layers), context)
+        split = shards(found.tree, found.call).split
+        told[phase] = {
+            found.tree.pattern(found.tree.trace.calls[op.call]): split.get(op.order, "whole")
+            for op in found.tree.ops_below(found.call)
+            if op.matmul_flops != "0" and op.reads and len(op.inputs) > len(op.reads)
+        }
+    both = told["prefill"].keys() & told["decode"].keys()
+    assert {path: told["prefill"][path] for path in both} == {path: told["decode"][path] for path in both}
+    assert len(both) > 3

@@ -85,6 +85,9 @@ class _Walk:
         self.tensors = {t.index: t for t in self.trace.tensors}
         self.readers: dict[int, list[OpRecord]] = {}
         self.makers = {index: op for op in self.ops for index in op.writes}
+        self.alike: dict[tuple[object, ...], list[OpRecord]] = {}
+        for op in self.ops:
+            self.alike.setdefault(_place(op), []).append(op)
         for op in self.ops:
             for index in op.reads:
                 self.readers.setdefault(index, []).append(op)
@@ -255,10 +258,15 @@ class _Walk:
             return False
         if self._reduces(op) and self._counts(op) <= rows:
             return op.order in self.means
-        read = [
-            index for index in op.writes if self.readers.get(index) or self.tensors[index].kind in ("cache", "output")
-        ]
+        # of the turns of a loop that keeps what each makes, what comes behind reads that of the last
+        alike = self.alike[_place(op)]
+        read = self._read(op) or [index for one in alike for index in self._read(one)]
         return bool(read) and all(self._may_split(index, rows) for index in read)
+
+    def _read(self, op: OpRecord) -> list[int]:
+        """Its results that somebody reads."""
+        kept = ("cache", "output")
+        return [index for index in op.writes if self.readers.get(index) or self.tensors[index].kind in kept]
 
     def _reduces(self, op: OpRecord) -> bool:
         made = max((self._elements(o.shape) for o in op.outputs), default=0.0)
@@ -348,6 +356,11 @@ class _Walk:
             return float(evaluate(text, self.values)) if text != "?" else 1.0
         except ValuesError:
             return 1.0
+
+
+def _place(op: OpRecord) -> tuple[object, ...]:
+    """The same for what a loop runs again."""
+    return op.call, op.operator, op.site.file, op.site.line
 
 
 def weight_shares(tree: CallTree, call: CallRecord, found: Shards) -> Iterator[tuple[Formula, Split | None, str, bool]]:
