@@ -69,6 +69,7 @@ class Hardware(Frozen):
     peak_precision: str
     bandwidth: float = Field(description="Bytes per second of device memory.")
     capacity: int = Field(description="Bytes of device memory.")
+    l2_bytes: int | None = Field(default=None, description="Bytes of its L2 cache.")
     ridge: float = Field(description="FLOPs per byte above which products are limited by compute.")
     ceilings: Mapping[str, float] = Field(
         default_factory=dict, description="Peak of each precision in which products run."
@@ -105,6 +106,7 @@ class OperatorTime(Frozen):
     count: int = Field(description="How often it runs in the pass.")
     flops: int
     bytes: int
+    exchanged_bytes: int = Field(default=0, description="What a rank tells others, of a collective.")
     intensity: float = Field(description="FLOPs per byte.")
     bound_seconds: float
     calibrated_seconds: float | None = None

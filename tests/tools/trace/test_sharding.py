@@ -78,7 +78,7 @@ def test_attention_and_mlp_side_by_side_are_added_up_together(context: ToolConte
     [
         ("gptj", {}, 2, "Partial results"), ("llama", SMALL, 2, ""), ("llama", SMALL, 4, ""),
         ("llama", SMALL, 8, "8 ranks share 4 heads of keys and values: 2 of them hold each, with its cache."),
-        ("mamba2", {}, 2, "What heads of a scan share"),
+        ("mamba2", {}, 2, "What channels or heads of a scan share"),
     ],
 )  # fmt: skip
 def test_what_ranks_hold_alike_and_an_engine_may_split_otherwise_is_told(

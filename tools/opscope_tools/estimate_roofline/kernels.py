@@ -71,6 +71,8 @@ class Kernel:
     joins: tuple[object, ...] = ()
     #: whether it is a kernel from the hub, of many operators and with products inside
     hub: bool = False
+    #: place of its first operator in the pass
+    order: float = 0.0
     #: bytes that ranks tell one another, and how many ranks
     exchanged: float = 0.0
     ranks: int = 1
@@ -156,7 +158,7 @@ class Pass:
         if self.eager:
             return self._singles(point)
         joined = [*_small_as_one(_joined(_with_experts(point))), *_exchanges(point)]
-        return [self._reading(one) for one in joined]
+        return [self._reading(one) for one in sorted(joined, key=lambda one: one.order)]
 
     def singles(self, values: Mapping[str, Rational | float]) -> list[Kernel]:
         """One for each of `parts`, none joined with another."""
@@ -224,7 +226,7 @@ def _kernel(part: _Part, point: _Point) -> Kernel:
     plain = Kernel(
         operation=part.operation, module=part.module, classes=part.classes, file=part.shown.site.file, line=part.shown.site.line,
         count=int(point.number(part.repeat)), flops=flops, matmul_flops=matmul, moved=read + written, counted=op.counted,
-        hub=bool(part.function),
+        hub=bool(part.function), order=part.shown.order,
     )  # fmt: skip
     if not matmul or part.function:
         return _shared(plain, point.ranks(part))
@@ -524,6 +526,7 @@ def _exchange(kind: str, op: OpRecord, point: _Point, size: float, ranks: int, c
         operation=kind, module=tree.pattern(call), classes=tree.classes(call), file=op.site.file, line=op.site.line,
         count=count, flops=0.0, matmul_flops=0.0, moved=0.0, form=FORMS.get(kind, ALL_REDUCE) if size else None,
         sizes={"bytes": size, "ranks": float(ranks)}, exchanged=size, ranks=ranks,
+        order=op.order - 0.5 if kind == "all_reduce" else op.order + 0.5,  # a sum is exchanged before somebody reads it
     )  # fmt: skip
 
 

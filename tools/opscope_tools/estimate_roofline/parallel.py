@@ -137,7 +137,7 @@ def _differs(of: Pass, heads: Sequence[tuple[int, int]], ranks: int) -> Iterator
     if of.shards.across_heads:
         yield "Of a norm over all heads together ranks tell one another the sums of squares; an engine may gather queries and keys instead, which moves more."
     if any(part.function and part.split is not None for part in of.parts):
-        yield "What heads of a scan share (its groups' B and C) is split as they are; an engine that copies it to every rank holds a little more."
+        yield "What channels or heads of a scan share (B and C, of a group or of all) is split as they are; an engine that copies it to every rank holds a little more."
 
 
 def _row(kind: str, size: float, ranks: int, kinds: Sequence[Estimate]) -> Communication:

@@ -29,8 +29,8 @@ from opscope_tools.hardware.forms import (
 _NAMES = {
     "product": "matrix products", "decode_attention": "attention", "prefill_attention": "attention", "encoder_attention": "attention", "latent_decode": "attention",
     "latent_prefill": "attention", "window_decode_attention": "attention", "window_prefill_attention": "attention",
-    "gated_delta_prefill": "linear attention", "gated_delta_decode": "linear attention", "short_convolution": "linear attention",
-    "short_convolution_step": "linear attention", "experts": "experts", **dict.fromkeys(COLLECTIVES, "communication"),
+    "gated_delta_prefill": "linear attention", "gated_delta_decode": "linear attention", "short_convolution": "short convolutions",
+    "short_convolution_step": "short convolutions", "experts": "experts", **dict.fromkeys(COLLECTIVES, "communication"),
 }  # fmt: skip
 #: precision of weights -> that of the activations with which its kernels were measured, where it is not bf16
 _ACTIVATIONS = {"fp8": "fp8", "fp8_block": "fp8", "mxfp4_mxfp8": "fp8", "nvfp4": "nvfp4"}
@@ -147,7 +147,7 @@ def _row(one: Estimate, beside: Beside | None) -> OperatorTime:
     return OperatorTime(
         nearest=nearest,
         operation=kernel.operation, kind=class_of(kernel), module=kernel.module, classes=kernel.classes, file=kernel.file, line=kernel.line, count=kernel.count,
-        flops=round(kernel.flops * kernel.count), bytes=round(kernel.moved * kernel.count),
+        flops=round(kernel.flops * kernel.count), bytes=round(kernel.moved * kernel.count), exchanged_bytes=round(kernel.exchanged * kernel.count),
         intensity=round(kernel.flops / kernel.moved, 3) if kernel.moved else 0.0, bound_seconds=one.bound * kernel.count,
         limited_by=one.limit, wide=kernel.wide, fits_l2=one.fits_l2, measured_as=_measured_as(one), outside=measured.outside if measured and kernel.form else (),
         **times,

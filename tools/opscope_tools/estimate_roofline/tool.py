@@ -475,7 +475,7 @@ def shown(device: Device, times: list[Estimate]) -> Hardware:
             )
     rate, units = device.peak(max(spent_in, key=lambda n: spent_in[n], default="bf16"))
     return Hardware(
-        id=device.id, name=device.name, peak_flops=rate, peak_precision=units, bandwidth=device.bandwidth, capacity=device.capacity,
+        id=device.id, name=device.name, peak_flops=rate, peak_precision=units, bandwidth=device.bandwidth, capacity=device.capacity, l2_bytes=device.l2_bytes,
         ridge=round(rate / device.bandwidth, 1), ceilings={name: peak for peak, name in map(device.peak, spent_in)}, sources=tuple(f"{s.what}: {s.source}" for s in device.sources),
     )  # fmt: skip
 

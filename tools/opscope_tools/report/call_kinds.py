@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from opscope_schemas.analysis import Kernel, ModuleAnalysis
 from opscope_schemas.errors import ValuesError
-from opscope_schemas.formula import Formula
+from opscope_schemas.formula import Formula, variables
 from opscope_schemas.units import amount, things
 
 from opscope_tools.report.facts import CallKind, ImplementationFacts, short, size_at, walk
@@ -133,8 +133,11 @@ def _where(
 
 
 def width_of(facts: ImplementationFacts, kind: CallKind) -> int | None:
-    """The length of the vectors that a call is given; None where that is no number."""
+    """The length of the vectors that a call is given; None where that is no number, or none of the model's own (channels stand first)."""
     first = next((tensor.shape for tensor in kind.shown.inputs if tensor.shape and "float" in tensor.dtype), None)
+    of_run = {variable.name for variable in facts.main.variables if not variable.config_key}
+    if first and variables(first[-1]) & of_run:
+        return None
     width = size_at(first[-1], facts.point(facts.main)) if first else None
     return width if isinstance(width, int) else None
 

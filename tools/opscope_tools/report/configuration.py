@@ -58,6 +58,8 @@ _PLAIN_SET = re.compile(r"self\.\w+|[\d.]+")
 _STACKED = 3
 #: transformers' tests of torch's version
 _TORCH_ASKED = re.compile(r"is_torch_(less|greater)_or_equal\(['\"]([\d.]+)['\"]")
+#: packages that are drivers, or name a kind of device
+_OF_DEVICES = re.compile(r"cuda|xpu|npu|mps|hpu|mlu|musa|tpu|xla|gpu|rocm|hip|neuron|ninja|sdaa")
 #: a line that asks whether memory is aligned
 _ALIGNS = r"\bdata_ptr\(\)\s*%"
 #: characters of a value in a list
@@ -590,9 +592,11 @@ def constraint_lines(facts: ImplementationFacts) -> list[str]:
     """Alignment, hardware and precision as source declares them, other checks, those of a kernel, then conditions of the
     formulas. Checks of what the pass did not run are named with their place."""
     ran, others = _divided(facts)
-    tested = [check for check in ran if check.kind == "capability"]
+    capable = [check for check in ran if check.kind == "capability"]
+    optional = [check for check in capable if not _asks_for_device(check)]
+    tested = [check for check in capable if check not in optional]
     typed = [check for check in ran if check.kind == "dtype"]
-    rest = [check for check in ran if check not in tested and check not in typed]
+    rest = [check for check in ran if check not in capable and check not in typed]
     aligned = [check for check in rest if _ALIGNED.search(_said(check))]
     files = joined(f"`{path}`" for path in model_files(facts))
     lines = [f"Alignment: {_quoted(check)}" for check in aligned]
@@ -618,9 +622,16 @@ def constraint_lines(facts: ImplementationFacts) -> list[str]:
         f"Precision: traced in {facts.main.dtype}; {_elements(facts)} of the formulas stand for other dtypes, with the casts of this one."
     )
     lines += [f"Precision: {_quoted(check)}" for check in typed]
+    lines += [f"Packages: {_quoted(check)}" for check in optional]
     lines += [f"Check: {_quoted(check)}" for check in rest if check not in aligned]
     lines += [f"Kernel: {_quoted(check)}" for check in _of_kernels(facts)]
     return [*lines, *_elsewhere(facts, others), *_conditions(facts)]
+
+
+def _asks_for_device(check: Check) -> bool:
+    """Whether a test asks for more than whether packages are there."""
+    asked = re.findall(r"\bis_(\w+)_available\b", check.condition)
+    return not asked or any(_OF_DEVICES.search(name) for name in asked)
 
 
 def _elements(facts: ImplementationFacts) -> str:

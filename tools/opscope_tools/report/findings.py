@@ -182,7 +182,8 @@ def _split(facts: ImplementationFacts, quotes: Quotes) -> str:
     if not found.memory.fits:
         text += ", more than it has room for"
     elif before and after and few < most:
-        text += f", and a {_step(facts)} step is modelled to take {quotes.said(f'{key}.time', after)} in place of {quotes.said(f'{_step(facts)}.time.calibrated', before)}{f' on {few}' * (few > 1)}{', had one the memory' * (fewest is not None and not fewest.memory.fits)}"
+        was = f"{_step(facts)}.time{'.held' * bool(facts.held)}.calibrated"
+        text += f", and a {_step(facts)} step is modelled to take {quotes.said(f'{key}.time', after)} in place of {quotes.said(was, before)}{f' on {few}' * (few > 1)}{', had one the memory' * (fewest is not None and not fewest.memory.fits)}"
     return f"{text}."
 
 

@@ -176,7 +176,7 @@ def _fused(facts: ImplementationFacts, phase: str, eager: int) -> str:
     )
 
 
-def _outlived(times: Sequence[Rational], first: int, last: int) -> int:
+def _outlived(times: Sequence[float], first: int, last: int) -> int:
     """How many operators run from one to another, by how often each runs: what stands behind the last in what repeats runs too,
     but for its last time."""
     count = sum(max(1, round(each)) for each in times[first - 1 : last])

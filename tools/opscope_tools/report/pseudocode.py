@@ -62,14 +62,10 @@ def pseudocode(function: Function, name: str, notes: Sequence[str], call: Call) 
     empty = absent(function, {*call.given, *call.at_times})
     body = _body(function, call)
     read = _read_first(body)
-    taken = [
-        f"{a.arg}=None" if a.arg in empty else a.arg
-        for a in arguments
-        if a.arg != "self" and (not call.whole or a.arg not in empty or a.arg in read)
-    ]
+    taken = [a for a in arguments if a.arg != "self" and (not call.whole or a.arg not in empty or a.arg in read)]
     rest = function.args.kwarg
-    head = ", ".join([*taken, *([f"**{rest.arg}"] if rest and rest.arg in read else [])])
-    head = head if call.whole else _signature(function)
+    more = [f"**{rest.arg}"] if rest and rest.arg in read else []
+    head = ", ".join([*_as_called(function, taken, empty), *more]) if call.whole else _signature(function)
     nothing = ", ".join(a.arg for a in arguments if a.arg in empty)
     notes = [*notes[:-1], f"{notes[-1]}. None here: {nothing}"] if nothing else notes
     # a quote inside would end the docstring
@@ -112,6 +108,21 @@ def _on(node: ast.stmt | ast.expr, line: int, column: int) -> bool:
     """Whether a place is inside a statement or an expression; both sides of a choice may stand on one line."""
     last = (node.end_lineno or node.lineno, node.end_col_offset or 0)
     return (node.lineno, node.col_offset) <= (line, column) < last
+
+
+def _as_called(function: Function, taken: Sequence[ast.arg], empty: Collection[str]) -> list[str]:
+    """Parameters that are handed something by name, others with what they hold by default; behind one of these, all with it."""
+    plain = [*function.args.posonlyargs, *function.args.args]
+    defaults = dict(zip(reversed(plain), reversed(function.args.defaults), strict=False))
+    defaults |= {
+        a: d for a, d in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True) if d is not None
+    }
+    found, by_default = list[str](), False
+    for each in taken:
+        by_default = by_default or each.arg in empty
+        with_default = by_default and each in defaults
+        found.append(f"{each.arg}={ast.unparse(defaults[each])}" if with_default else each.arg)
+    return found
 
 
 def _signature(function: Function) -> str:

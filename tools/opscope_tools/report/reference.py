@@ -52,7 +52,7 @@ _TERMS: Mapping[str, tuple[str, str]] = {
     "decode": (r"[Dd]ecode\b", "the pass over one new token, with what the earlier ones left in the cache"),
     "bound": (
         r"\bbound\b",
-        "the sum over the kernels of a pass as engines run it (operators joined as section 8.2 shows), one after another, of the time of their products at the peak or of their bytes at the bandwidth, whichever is longer; kernels joined further, or run side by side, may take less",
+        "the sum over the kernels of a pass as engines run it (operators joined as section 8.2 shows), one after another, of the time of their products at the peak or of their bytes at the bandwidth, whichever is longer; kernels joined further, or run side by side, may take less, and so may what stays in a cache of the device between two kernels",
     ),
     "intensity, ridge": (
         r"FLOPs per byte",

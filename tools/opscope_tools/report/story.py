@@ -37,6 +37,8 @@ _ALIKE = 0.999
 _NEARLY = 0.99
 #: of the longest of what limits a pass: what limits it nearly as long
 _NEAR = 0.9
+#: of a pass's bytes the floor, from which on nothing else counts much
+_MOSTLY = 0.8
 #: settings by which scores are kept in a range -> of what
 _CAPS = {"attn_logit_softcapping": "attention scores", "final_logit_softcapping": "logits"}
 #: sizes of measured kernels (hardware/forms.py), where a letter or a short name stands for them
@@ -321,7 +323,19 @@ def _time(facts: ImplementationFacts, phase: str, quotes: Quotes | None) -> str:
         )
     encoder = _of_encoder(facts, phase, found)
     share = f" Of the whole {said('encoder', encoder)} are the encoder's." if encoder else ""
-    return f"{text}{_dominant(of, found, quotes)}.{share}"
+    return f"{text}{_dominant(of, found, quotes)}.{share}{_cached(facts, phase, found)}"
+
+
+def _cached(facts: ImplementationFacts, phase: str, found: RooflineResult) -> str:
+    """What of the bound's bytes may never reach device memory; empty where that is little, or more than the cache holds."""
+    kept, cache = found.memory.activation_bytes, found.hardware.l2_bytes
+    floor = facts.floor_bytes(_document(facts, phase))
+    if found.parallel is not None or not kept or not cache or kept > cache or floor > _MOSTLY * found.totals.bytes:
+        return ""
+    return (
+        f" What its kernels hand one another, {plain_bytes(kept)} at once, fits in the L2 cache of {plain_bytes(cache)}: what stays there is not "
+        f"read from memory, as the bound has it; the floor alone, {plain_bytes(floor)}, is read in {seconds(floor / found.hardware.bandwidth)}."
+    )
 
 
 def _of_encoder(facts: ImplementationFacts, phase: str, found: RooflineResult) -> float:

@@ -112,6 +112,8 @@ def _names(operators: Sequence[OperatorTime]) -> dict[str, str]:
 def _said(run: Sequence[OperatorTime], found: RooflineResult) -> str:
     """What limits it, how much of its time that explains, and how much of that it computes or moves."""
     moved, whole = plain_bytes(sum(one.bytes for one in run)), sum(map(found.seconds_of, run))
+    if told := sum(one.exchanged_bytes for one in run):
+        moved = f"{f'{moved}, ' if any(one.bytes for one in run) else ''}{plain_bytes(told)} exchanged"
     explained: dict[str, float] = {}
     for one in run:
         if one.limited_by:
