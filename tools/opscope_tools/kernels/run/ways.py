@@ -7,9 +7,11 @@ counts, and the cost says so.
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import reduce
+from math import prod
 
 from opscope_schemas.formula import Formula
 
@@ -17,8 +19,58 @@ from opscope_tools.kernels.run.events import Event, Unknown, parts_of
 from opscope_tools.kernels.run.log import Log
 from opscope_tools.kernels.run.paths import Path, Step, counted
 from opscope_tools.kernels.values.expressions import Expression, Size, joined, render
+from opscope_tools.kernels.values.notation import holds as holds_at
 from opscope_tools.kernels.values.notation import names_of
-from opscope_tools.kernels.values.turns import Counter, Turns
+from opscope_tools.kernels.values.turns import MOST_TURNS, Counter, Turns, opposite
+
+
+@dataclass(frozen=True)
+class Nest:
+    """The loops around a statement, outermost first, and the tests of their counters that lead to it."""
+
+    loops: tuple[Counter, ...] = ()
+    tests: tuple[Expression, ...] = ()
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The counters that a test may ask for."""
+        return frozenset(loop.name for loop in self.loops) - {""}
+
+    def within(self, loop: Counter) -> Nest:
+        """In one more loop."""
+        return replace(self, loops=(*self.loops, loop))
+
+    def where(self, test: Expression, holds: bool = True) -> Nest:
+        """In the turns in which a test holds, or in the others."""
+        return replace(self, tests=(*self.tests, test if holds else opposite(test)))
+
+    def counts(self) -> tuple[Size, ...] | None:
+        """Numbers whose product is how often the statement runs; None where it is not told."""
+        asked = [(test, frozenset(names_of(test)) & self.names) for test in self.tests]
+        every = frozenset().union(*(names for _, names in asked))
+        named = [loop.name for loop in self.loops]
+        if any(loop.asks & every for loop in self.loops) or any(named.count(name) > 1 for name in every):
+            return None
+        together = frozenset().union(*(names for _, names in asked if len(names) > 1))
+        joint = [loop for loop in self.loops if loop.name in together]
+        made: list[Size | None] = [_one_by_one(joint, [test for test, names in asked if names & together])]
+        for loop in (loop for loop in self.loops if loop.name not in together):
+            own = [test for test, names in asked if loop.name in names]
+            split = Turns(loop).split(joined("and", own)) if own else None
+            made.append(split[0].count if split is not None else None if own else loop.trips)
+        told = tuple(size for size in made if size is not None)
+        return told if len(told) == len(made) else None
+
+
+def _one_by_one(loops: list[Counter], tests: list[Expression]) -> int | None:
+    """In how many turns of loops in one another all tests hold; None where that is not told."""
+    values = [loop.values for loop in loops if loop.values is not None]
+    if len(values) < len(loops) or prod(map(len, values)) > MOST_TURNS:
+        return None
+    names = [loop.name for loop in loops]
+    turns = [dict(zip(names, turn, strict=True)) for turn in itertools.product(*values)]
+    answers = [[holds_at(test, turn) for test in tests] for turn in turns]
+    return None if any(None in turn for turn in answers) else sum(map(all, answers))
 
 
 class Ways:
@@ -29,7 +81,7 @@ class Ways:
     #: how often what is met runs: the number of turns
     times: Formula
     #: the loops around, of the callers as well, and the tests of their counters on the way
-    turns: Turns = Turns()
+    turns: Nest = Nest()
     #: names that differ from turn to turn as nobody tells: what rests on a test of them is in no cost
     carried: frozenset[str] = frozenset()
     #: loops of the callers, and the test by which a loop of this function is left early, with what leaves it
@@ -68,7 +120,7 @@ class Ways:
             beside = len(self.path) + 1
             self.untold(test, (e for e in self.log.events[place:] if counted(e.path[beside:])))
 
-    def take(self, turns: Turns | None) -> bool:
+    def take(self, turns: Nest | None) -> bool:
         """Go on in these turns behind the last step of the path; whether it is told how many they are."""
         counts = turns.counts() if turns is not None else None
         if turns is None or counts is None:
@@ -154,4 +206,4 @@ def _of_this_loop(statement: ast.stmt) -> Iterator[ast.stmt]:
             )
 
 
-__all__ = ["Ways", "left_early"]
+__all__ = ["Nest", "Ways", "left_early"]

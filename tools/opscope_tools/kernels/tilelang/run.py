@@ -38,10 +38,10 @@ from opscope_tools.kernels.values.expressions import (
     render,
     settled,
 )  # fmt: skip
+from opscope_tools.kernels.values.notation import holds as holds_at
 from opscope_tools.kernels.values.notation import names_of
 from opscope_tools.kernels.values.trips import at_least_none, trip_count
 from opscope_tools.kernels.values.turns import Counter, as_test
-from opscope_tools.kernels.values.turns import holds as holds_at
 
 _MOST_THREADS = 2048
 #: how many times longer the side of a test is that is taken for the work

@@ -43,8 +43,8 @@ from opscope_tools.kernels.values.expressions import (
 )
 from opscope_tools.kernels.values.expressions import Operation as Joined
 from opscope_tools.kernels.values.notation import evaluate, names_of, of_run
+from opscope_tools.kernels.values.notation import holds as holds_at
 from opscope_tools.kernels.values.turns import as_test, opposite
-from opscope_tools.kernels.values.turns import holds as holds_at
 
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
 _IDS = {"program_id", "num_programs"}

@@ -23,6 +23,7 @@ from opscope_tools.kernels.run.events import Access, Call, Event, Loop, Product,
 from opscope_tools.kernels.run.events import Mapping as Mapped
 from opscope_tools.kernels.run.log import Log
 from opscope_tools.kernels.run.paths import Answers, Path, Step, counted, when
+from opscope_tools.kernels.run.ways import Nest
 from opscope_tools.kernels.triton.definitions import FunctionNode, dotted_name
 from opscope_tools.kernels.triton.expressions import Expressions, Surroundings
 from opscope_tools.kernels.triton.operations import Asked, Language, Operation, clip
@@ -33,7 +34,7 @@ from opscope_tools.kernels.values.expressions import Quantity, Size, leaf, negat
 from opscope_tools.kernels.values.expressions import call as call_of
 from opscope_tools.kernels.values.notation import names_of, of_run
 from opscope_tools.kernels.values.trips import at_least_none, trip_count, turns
-from opscope_tools.kernels.values.turns import Counter, Turns
+from opscope_tools.kernels.values.turns import Counter
 
 _DEPTH = 6
 #: statements that one run looks at: more is generated text
@@ -75,7 +76,7 @@ class Walk(Expressions):
     ) -> None:  # fmt: skip
         path, times, line = (caller.path, caller.times, caller.line) if caller else ((), Formula.const(1), 0)
         super().__init__(log, module.path if via else "", via, path, times, line)
-        self.turns = caller.turns if caller else Turns()
+        self.turns = caller.turns if caller else Nest()
         self.carried = caller.carried if caller else frozenset()
         self.outside = len(self.turns.loops)
         self.module, self.around, self.answers = module, around, answers

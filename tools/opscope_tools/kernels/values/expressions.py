@@ -260,29 +260,6 @@ def folded(symbol: str, a: int, b: int) -> int | None:
     return made if made.bit_length() <= 64 else None
 
 
-def number_at(size: Any, values: Mapping[str, int]) -> int | None:
-    """What C++ computes of an expression where its quantities have these values; None where one has none, or a sign decides."""
-    match size:
-        case int():
-            return int(size)
-        case Quantity(name=name):
-            return values.get(name)
-        case Prefix(operator="-", operand=operand):
-            inner = number_at(operand, values)
-            return None if inner is None else -inner
-        case Operation(operator=symbol, left=left, right=right):
-            a, b = number_at(left, values), number_at(right, values)
-            if a is None or b is None or (symbol in {"//", "%", "<<", ">>"} and min(a, b) < 0):
-                return None  # whether it is signed is not kept
-            return folded(symbol, a, b)
-        case Call(function="min" | "max" | "cdiv" as function, arguments=(first, second)):
-            a, b = number_at(first, values), number_at(second, values)
-            if a is None or b is None or (function == "cdiv" and (a < 0 or b <= 0)):
-                return None
-            return -(-a // b) if function == "cdiv" else min(a, b) if function == "min" else max(a, b)
-    return None
-
-
 def settled(symbol: str, a: Any, b: Any) -> Any:
     """As `combine`, worked out where both are whole numbers."""
     return ARITHMETIC[symbol](a, b) if isinstance(a, int) and isinstance(b, int) else combine(symbol, a, b)

@@ -14,7 +14,7 @@ from fractions import Fraction
 from functools import lru_cache, partial, reduce
 from typing import Any
 
-from opscope_schemas.formula import Formula
+from opscope_schemas.formula import Formula, Rational, over
 
 from opscope_tools.kernels.values.expressions import (
     ARITHMETIC,
@@ -39,8 +39,6 @@ from opscope_tools.kernels.values.expressions import (
 _NAME = re.compile(r"\{([^{}]*+)\}|(sizeof\([^()]*+\)|(?<!\w)[A-Za-z_]\w*+(?:<[^<>()+*/-]*+>)?(?:::[A-Za-z_]\w*+)++)")
 _STAND_IN = re.compile(r"__(\d+)__")
 _MOST_BITS = 4096
-#: operators whose results on exact numbers are exact
-_EXACT = {"+", "-", "*", "/", "//", "%", "**"}
 
 
 @lru_cache(maxsize=8192)
@@ -123,47 +121,85 @@ def names_of(formula: str | Size) -> list[str]:
 
 def evaluate(text: str, values: Mapping[str, int]) -> Fraction | None:
     """The number that a formula gives, exactly; None where a quantity is not given or it is no arithmetic."""
+    number = exact(read_size(text), values)
+    return None if number is None else Fraction(number)
+
+
+def exact(size: Size, values: Mapping[str, int], *, signs: bool = True) -> Rational | None:
+    """As `evaluate`, whole numbers as such; without `signs` None where languages differ: quotients of what is negative, beyond 64 bits."""
     try:
-        return _number(read_size(text), values)
+        return _number(size, values, signs)
     except (KeyError, ValueError, TypeError, ZeroDivisionError, RecursionError):
         return None
 
 
-_FUNCTIONS: Mapping[str, Callable[..., Fraction]] = {
-    "cdiv": lambda a, b: Fraction(-(-a // b)), "min": min, "minimum": min, "max": max, "maximum": max,
-    "ceil": lambda a: Fraction(math.ceil(a)), "floor": lambda a: Fraction(math.floor(a)),
-    "gcd": lambda a, b: Fraction(math.gcd(int(a), int(b))), "next_power_of_2": lambda a: Fraction(1 << max(math.ceil(a) - 1, 0).bit_length()),
+def holds(test: Size, values: Mapping[str, int]) -> bool | None:
+    """Whether a test holds where its quantities have these values; None where that is not told."""
+    match test:
+        case Operation(operator="and" | "or" as word, left=left, right=right):
+            ends, answers = word == "or", [holds(side, values) for side in (left, right)]
+            return ends if ends in answers else None if None in answers else not ends
+        case Prefix(operator="not", operand=inner):
+            answer = holds(inner, values)
+            return None if answer is None else not answer
+    number = exact(test, values, signs=False)
+    return None if number is None else bool(number)
+
+
+def _cdiv(a: Rational, b: Rational) -> int:
+    return -(-a // b)
+
+
+_FUNCTIONS: Mapping[str, Callable[..., Rational]] = {
+    "cdiv": _cdiv, "min": min, "minimum": min, "max": max, "maximum": max, "ceil": math.ceil, "floor": math.floor,
+    "gcd": lambda a, b: math.gcd(int(a), int(b)), "next_power_of_2": lambda a: 1 << max(math.ceil(a) - 1, 0).bit_length(),
 }  # fmt: skip
 #: of these one number is worked out, of the others it is itself
 _OF_ONE = {"ceil", "floor", "next_power_of_2"}
+#: comparisons of numbers, operators whose second number is to be small, and those that languages define otherwise for what is negative
+_COMPARED, _BOUNDED, _CUT = {"==", "!=", "<", "<=", ">", ">="}, {"**", "<<", ">>"}, {"//", "%", "<<", ">>"}
 
 
-def _number(size: Size, values: Mapping[str, int]) -> Fraction:
+def _number(size: Size, values: Mapping[str, int], signs: bool) -> Rational:
     match size:
         case int():
-            return Fraction(size)
+            return int(size)
         case Quantity(name=name):
-            return Fraction(values[name])
+            return values[name]
         case Prefix(operator="-", operand=operand):
-            return -_number(operand, values)
-        case Choice(test=Operation(operator=symbol, left=left, right=right)) if symbol in COMPARISONS:
-            holds = COMPARISONS[symbol](_number(left, values), _number(right, values))
-            return _number(size.first if holds else size.second, values)
-        case Operation(operator=symbol, left=left, right=right) if symbol in _EXACT:
-            a, b = _number(left, values), _number(right, values)
-            if max(a.numerator.bit_length(), b.numerator.bit_length()) > _MOST_BITS:
-                raise ValueError("too large")
-            if symbol != "**" or (b.denominator == 1 and 0 <= b <= 64):
-                return Fraction(ARITHMETIC[symbol](a, b if symbol != "**" else int(b)))
+            return -_number(operand, values, signs)
+        case Choice(first=first, test=test, second=second):
+            return _number(first if _number(test, values, signs) else second, values, signs)
+        case Operation(operator=symbol, left=left, right=right):
+            return _result(symbol, _number(left, values, signs), _number(right, values, signs), signs)
         case Call(function=function, arguments=arguments):
-            if (known := _FUNCTIONS.get(function.rpartition(".")[2])) is None:
-                return Fraction(values[size.text])
-            numbers = [_number(argument, values) for argument in arguments]
-            if function.rpartition(".")[2] in _OF_ONE:
+            function = function.rpartition(".")[2]
+            if (known := _FUNCTIONS.get(function)) is None:
+                return values[size.text]
+            numbers = [_number(argument, values, signs) for argument in arguments]
+            if not signs and function == "cdiv" and min(numbers) < 0:
+                raise ValueError(size)
+            if function in _OF_ONE:
                 return known(*numbers)
-            if len(numbers) == 2 or (numbers and not function.endswith("cdiv")):
+            if len(numbers) == 2 or (numbers and function != "cdiv"):
                 return known(*numbers) if len(numbers) > 1 else numbers[0]
     raise ValueError(size)
+
+
+def _result(symbol: str, a: Rational, b: Rational, signs: bool) -> Rational:
+    """What an operator makes of two numbers."""
+    if max(a.numerator.bit_length(), b.numerator.bit_length()) > _MOST_BITS:
+        raise ValueError("too large")
+    if symbol in _COMPARED:
+        return int(COMPARISONS[symbol](a, b))
+    if (symbol in _BOUNDED and not (b.denominator == 1 and 0 <= b <= 64)) or (
+        not signs and symbol in _CUT and min(a, b) < 0
+    ):
+        raise ValueError("another number in other languages")
+    made: Rational = over(a, b) if symbol == "/" else ARITHMETIC[symbol](a, int(b) if symbol in _BOUNDED else b)
+    if not signs and made.numerator.bit_length() > 64:
+        raise ValueError("too large")
+    return made
 
 
 class Counts:
@@ -203,4 +239,4 @@ class Counts:
                 return self.whole(other)
 
 
-__all__ = ["Counts", "evaluate", "names_of", "of_run", "parts", "product", "read_size"]
+__all__ = ["Counts", "evaluate", "exact", "holds", "names_of", "of_run", "parts", "product", "read_size"]

@@ -11,7 +11,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from opscope_tools.kernels.cuda.names.element_types import BYTES
-from opscope_tools.kernels.values.expressions import COMPARISONS, Expression, Operation, combine, folded, leaf
+from opscope_tools.kernels.values.expressions import (
+    COMPARISONS,
+    Expression,
+    Opaque,
+    Operation,
+    Prefix,
+    Size,
+    combine,
+    folded,
+    leaf,
+)
 from opscope_tools.kernels.values.threads import Key
 
 Kind = Literal["float", "int", "generic", "vector", "object", "pointer", "array", "void", "unknown"]
@@ -232,6 +242,16 @@ def computed(operator: str, a: Any, b: Any) -> Any:
     return None if isinstance(made, Expression) and len(made.text) > _MOST else made
 
 
+def asked(test: Value) -> Size:
+    """What a test asks, as one expression; what is not told of it stands there without a name."""
+    if not test.test or isinstance(test.number, int):
+        return Opaque("") if test.number is None else test.number
+    word, *parts = test.test
+    if word == "not":
+        return Prefix("not", asked(parts[0]))
+    return Operation(word, *map(asked, parts))
+
+
 def arithmetic(operator: str, a: Value, b: Value, kind: Type) -> Value:
     """The value of an operator on whole numbers."""
     number = computed(operator, a.number, b.number)
@@ -331,6 +351,6 @@ def converted(found: Value, kind: Type) -> Value:
 
 
 __all__ = [
-    "BOOL", "DOUBLE", "FLOAT", "HALF", "INT", "LONG", "UNKNOWN", "UNTOLD", "VOID", "Kind", "Type", "Value", "arithmetic",
+    "BOOL", "DOUBLE", "FLOAT", "HALF", "INT", "LONG", "UNKNOWN", "UNTOLD", "VOID", "Kind", "Type", "Value", "arithmetic", "asked",
     "computed", "converted", "lane_step", "literal", "named_type", "pointer", "thread_index", "told", "whole",
 ]  # fmt: skip

@@ -7,15 +7,14 @@ one of its forms that does the work, and the same question is never answered in 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from opscope_tools.kernels.cuda.names.values import ENUMERATION, Value, computed
+from opscope_tools.kernels.cuda.names.values import ENUMERATION, Value, asked, computed
 from opscope_tools.kernels.run.log import Log
 from opscope_tools.kernels.values.conditions import canonical, negated
-from opscope_tools.kernels.values.expressions import Operation, Quantity, ceil_div, number_at, render
-from opscope_tools.kernels.values.notation import Counts
+from opscope_tools.kernels.values.expressions import Operation, Quantity, ceil_div, render
+from opscope_tools.kernels.values.notation import Counts, holds
 from opscope_tools.kernels.values.threads import Digit, Threads
 
 _FLIP = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
@@ -64,7 +63,8 @@ class Guards:
     def _one_by_one(self, test: Value, threads: Threads, decision: Decision) -> Decision:
         """The same decision, with which threads each side is for; what it leaves open is decided so."""
         assert threads.members is not None
-        answers = {one: holds(test, _indices(one)) for one in threads.members}
+        expression = asked(test)
+        answers = {one: holds(expression, _indices(one)) for one in threads.members}
         if None in answers.values():
             return decision
         sides = []
@@ -214,22 +214,6 @@ class Guards:
         return Decision(inside, conditions=(text if inside else negated(text),))
 
 
-def holds(test: Value, values: Mapping[str, int]) -> bool | None:
-    """Whether a test is met where the quantities in it have these values; None where that is not told."""
-    if not test.test or isinstance(test.number, int):
-        number = number_at(test.number, values)
-        return None if number is None else bool(number)
-    word, *parts = test.test
-    if word not in {"and", "or", "not"}:
-        made = number_at(computed(word, *(part.number for part in parts)), values)
-        return None if made is None else bool(made)
-    answers = [holds(part, values) for part in parts]
-    if word == "not":
-        return None if answers[0] is None else not answers[0]
-    ends = word == "or"
-    return ends if ends in answers else None if None in answers else not ends
-
-
 def _indices(thread: tuple[int, ...]) -> dict[str, int]:
     return {f"threadIdx.{axis}": index for axis, index in zip("xyz", thread, strict=True)}
 
@@ -302,4 +286,4 @@ def _below(
     return threads.below(covered, rest)
 
 
-__all__ = ["OPEN", "Decision", "Guards", "holds"]
+__all__ = ["OPEN", "Decision", "Guards"]

@@ -20,7 +20,6 @@ from opscope_tools.kernels.cuda.run.trips import (
     step_of,
     trip,
 )
-from opscope_tools.kernels.cuda.run.turns import Turns
 from opscope_tools.kernels.cuda.run.variables import counts_only, even, forget, writes
 from opscope_tools.kernels.cuda.syntax.nodes import (
     Binary,
@@ -42,7 +41,8 @@ from opscope_tools.kernels.cuda.syntax.nodes import (
 )
 from opscope_tools.kernels.run.events import Loop
 from opscope_tools.kernels.run.paths import Path
-from opscope_tools.kernels.values.expressions import Expression, call, combine, leaf, render, settled
+from opscope_tools.kernels.values.expressions import Expression, call, combine, leaf, negative, render, settled
+from opscope_tools.kernels.values.turns import Counter, Turns
 
 #: nodes up to which loops are taken one iteration at a time
 _MOST_UNROLLED_STEPS = 60_000
@@ -115,8 +115,8 @@ class Loops:
         for text in made.conditions:
             state.condition(text, node)
         alike = made.threads is state.threads and not after
-        told_apart = Turns(each, name, start.number, amount.number, step.operator == "-", made.span)
-        turns = told_apart if alike else None
+        by = negative(amount.number) if step.operator == "-" else amount.number
+        turns = Turns(Counter(name, start.number, by, each)) if alike else None
         return self.repeat(state, node, each, made.threads, name, turns)
 
     def _by_test(self, state: State, node: For | While) -> tuple[str, list[int]] | None:
@@ -150,10 +150,8 @@ class Loops:
         if len(values) > MOST_UNROLLED or not one_by_one or not _affordable(state, node, len(values)):
             steps = {b - a for a, b in pairwise(values)} or {1}
             by = steps.pop() if len(steps) == 1 else None
-            turns = Turns(
-                len(values), name, values[0], abs(by) if by else None, by is not None and by < 0, values=tuple(values)
-            )
-            return self.repeat(state, node, len(values), state.threads, name, turns)
+            counter = Counter(name, values[0], by or 0, len(values), listed=None if by else tuple(values))
+            return self.repeat(state, node, len(values), state.threads, name, Turns(counter))
         before, left, untold, way = state.threads, state.left, state.untold, (state.path, state.gone)
         state.left = set()
         steady = even(state, writes(state, node.body), [node.body])
@@ -167,7 +165,7 @@ class Loops:
                 break
             state.scope.change(name, replace(old, number=value, digits=(), varies=frozenset()))
             threads, path = state.threads, state.path
-            state.repeat((*nest, Turns(1)))
+            state.repeat((*nest, _untold(1)))
             state.left.discard("continue")
             flow = self.statements.inner(state, node.body)
             if isinstance(node, For) and node.step is not None and not flow:
@@ -225,7 +223,7 @@ class Loops:
         before, left, untold, path, gone = state.threads, state.left, state.untold, state.path, state.gone
         nest, running, ended, ending = state.nest, state.running, state.ended, state.ending
         state.ending = None
-        turns = turns or Turns(each)
+        turns = turns or _untold(each)
         if name:
             state.log.counters.add(name)
         state.loops.append(state.line(node))
@@ -240,7 +238,7 @@ class Loops:
             if flow in {"break", "return"} and "continue" in state.left:  # some threads go on
                 state.left.add(flow)
             elif flow in {"break", "return"}:
-                state.ended, state.returns = turns.first_one, flow == "return"
+                state.ended, state.returns = turns.before(1), flow == "return"
             if state.ended is None or state.ended == turns:
                 break
             turns = state.ended
@@ -265,6 +263,11 @@ class Loops:
             return "return"
         state.lose_track(node, node.text)
         return ""
+
+
+def _untold(trips: Any) -> Turns:
+    """So many turns of a loop that nothing tells apart."""
+    return Turns(Counter("", 0, 1, trips))
 
 
 def _runs(state: State, node: Node, count: Any) -> None:

@@ -14,15 +14,14 @@ from typing import Any, Literal, Protocol
 from opscope_schemas.formula import Formula
 
 from opscope_tools.kernels.cuda.names.scope import Scope
-from opscope_tools.kernels.cuda.names.values import Value
-from opscope_tools.kernels.cuda.run.turns import Turns, split
+from opscope_tools.kernels.cuda.names.values import Value, asked
 from opscope_tools.kernels.cuda.syntax.nodes import Block, Braced, Call, Name, Node, TypeName
 from opscope_tools.kernels.run.events import Part, Unknown
 from opscope_tools.kernels.run.log import EVERY, Entry, Log, Lost
 from opscope_tools.kernels.run.paths import Path, Status, Step, counted
-from opscope_tools.kernels.values.expressions import Expression
 from opscope_tools.kernels.values.notation import names_of
 from opscope_tools.kernels.values.threads import Threads
+from opscope_tools.kernels.values.turns import Turns
 
 #: how statements end
 Flow = Literal["", "return", "break", "continue"]
@@ -156,11 +155,12 @@ class State:
 
     def split(self, test: Value) -> tuple[int, Turns, Turns] | None:
         """(which of the loops around, its turns in which a test is met, the others); None where the test is not of one counter."""
-        names = _quantities(test) & self.log.counters if test.varies == {"loop"} else set[str]()
-        places = [place for place, turns in enumerate(self.nest) if turns.counter and turns.counter in names]
+        expression = asked(test)
+        names = self.log.counters & set(names_of(expression)) if test.varies == {"loop"} else set[str]()
+        places = [place for place, turns in enumerate(self.nest) if turns.loop.name in names]
         if len(places) != 1 or len(names) != 1:
             return None
-        found = split(self.nest[places[0]], test, self.log.counts)
+        found = self.nest[places[0]].split(expression)
         return None if found is None else (places[0], *found)
 
     def leave(self, test: str) -> None:
@@ -185,12 +185,6 @@ class State:
     def named(self, line: int) -> str:
         """A line, for reading."""
         return f"{self.file}:{line}" if self.file else f"line {line}"
-
-
-def _quantities(test: Value) -> set[str]:
-    """The quantities that a test compares."""
-    found = set(names_of(test.number)) if isinstance(test.number, Expression) else set[str]()
-    return found.union(*(_quantities(part) for part in test.test if isinstance(part, Value)))
 
 
 class Values(Protocol):

@@ -16,7 +16,6 @@ from opscope_tools.kernels.cuda.run.expressions import rely
 from opscope_tools.kernels.cuda.run.instructions import instructions_of_type
 from opscope_tools.kernels.cuda.run.loops import Loops, unknown_trips
 from opscope_tools.kernels.cuda.run.state import Flow, State, Values
-from opscope_tools.kernels.cuda.run.turns import Turns
 from opscope_tools.kernels.cuda.run.variables import Declarations, even, forget, writes
 from opscope_tools.kernels.cuda.syntax.nodes import (
     Alias,
@@ -42,6 +41,7 @@ from opscope_tools.kernels.cuda.syntax.nodes import (
 from opscope_tools.kernels.run.events import TooManyStepsError, Unknown
 from opscope_tools.kernels.values.conditions import negated
 from opscope_tools.kernels.values.expressions import render
+from opscope_tools.kernels.values.turns import Turns
 
 #: of a text that others are joined to: what binds less
 _SEVERAL = re.compile(r"\bor\b|\|\||\?")

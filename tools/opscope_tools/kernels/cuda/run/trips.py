@@ -26,9 +26,10 @@ from opscope_tools.kernels.cuda.syntax.nodes import (
     Unary,
     While,
 )
-from opscope_tools.kernels.values.expressions import Call, Choice, Operation, Prefix, call, ceil_div, render
+from opscope_tools.kernels.values.expressions import call, ceil_div, render
 from opscope_tools.kernels.values.notation import Counts, names_of
 from opscope_tools.kernels.values.threads import Threads
+from opscope_tools.kernels.values.trips import may_be_negative
 
 #: iterations of a loop that are looked at one by one
 MOST_UNROLLED = 32
@@ -114,8 +115,6 @@ class Trip:
     each: Any
     threads: Threads
     conditions: tuple[str, ...] = ()
-    #: how far the bound lies from where the counter starts
-    span: Any = None
 
 
 def in_one_thread(start: Value, operator: str, bound: Value, step: str, amount: Value) -> str:
@@ -161,25 +160,9 @@ def _even(low: Any, high: Any, amount: Any, threads: Threads) -> Trip | None:
     if span is None:
         return None
     each = ceil_div(span, amount)
-    if not isinstance(each, int) and (low != 0 or _below_0(high)):
+    if not isinstance(each, int) and (low != 0 or may_be_negative(high)):
         each = call("max", each, 0)
-    return Trip(max(each, 0) if isinstance(each, int) else each, threads, span=span)
-
-
-def _below_0(size: Any) -> bool:
-    """Whether a number made of sizes may be negative."""
-    match size:
-        case int():
-            return size < 0
-        case Operation(operator="+" | "*" | "//" | "/" | "%" | "<<" | ">>", left=left, right=right):
-            return _below_0(left) or _below_0(right)
-        case Call(function="max", arguments=arguments):
-            return all(map(_below_0, arguments))
-        case Call(arguments=arguments):
-            return any(map(_below_0, arguments))
-        case Operation() | Prefix() | Choice():
-            return True
-    return False
+    return Trip(max(each, 0) if isinstance(each, int) else each, threads)
 
 
 def _shared(start: Value, stop: Any, amount: Any, threads: Threads, counts: Counts) -> Trip | None:
@@ -241,7 +224,7 @@ def _shared(start: Value, stop: Any, amount: Any, threads: Threads, counts: Coun
     iterations = ceil_div(span, least)
     if isinstance(iterations, int):
         iterations = max(iterations, 0)
-    elif start.offset != 0 or _below_0(stop):
+    elif start.offset != 0 or may_be_negative(stop):
         iterations = call("max", iterations, 0)
     return Trip(1, made.taken(digits, iterations), tuple(conditions))
 
