@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 
@@ -77,6 +78,68 @@ def test_a_test_within_some_turns_of_known_values_is_never_taken_for_one_of_all(
         )
         found = cost.evaluated.get("read_bytes")
         assert found == 128 * len(values) or (cost.not_counted and (found is None or "read_bytes" in cost.at_least))
+
+
+#: loops whose turns 64 threads of 3 blocks share, and the values of the counter in one of them
+SHARED: dict[str, Callable[[int, int, int], range]] = {
+    "int k = threadIdx.x; k < n; k += blockDim.x": lambda t, _, n: range(t, n, 64), "int k = threadIdx.x / 32; k < n; k += 2": lambda t, _, n: range(t // 32, n, 2),
+    "int k = threadIdx.x * 4 + 8; k < n; k += blockDim.x * 4": lambda t, _, n: range(t * 4 + 8, n, 256), "int k = threadIdx.x; k < 99; k += 40": lambda t, *_: range(t, 99, 40),
+    "int k = threadIdx.x; k < 150; k += 64": lambda t, *_: range(t, 150, 64), "int k = threadIdx.x; k < 150 && k < n; k += 64": lambda t, _, n: range(t, min(150, n), 64),
+    "int k = blockIdx.x * blockDim.x + threadIdx.x; k < n; k += blockDim.x * gridDim.x": lambda t, b, n: range(b * 64 + t, n, 192),
+    "int k = blockIdx.x; k < n; k += gridDim.x": lambda _, b, n: range(b, n, 3),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize("loop", SHARED)
+def test_turns_that_threads_share_are_counted_over_all_of_them(described: Described, loop: str, body: str) -> None:
+    dice, told = random.Random(f"{loop} {body}"), 0
+    tests = [
+        "k + 64 < n",
+        "k + blockDim.x < n",
+        "k + 1 < n",
+        "k < 3",
+        "k >= 70",
+        "k % 4 == 1",
+        "k == 5",
+        "k > 2 and k < n - 9",
+        "k / 2 < 9",
+    ]
+    for test in tests:
+        n = dice.choice([0, 3, dice.randint(4, 64), dice.randint(65, 500)])
+        written = source(loop, test, body).replace("<<<2, 32>>>", "<<<3, 64>>>")
+        _, cost = described(written, sizes={"n": n, "gridDim.x": 3})
+        each = [
+            BODIES[body]([bool(eval(test.replace("/", "//").replace("blockDim.x", "64"), {"k": k, "n": n})) for k in SHARED[loop](t, b, n)])
+            for t in range(64) for b in range(3)
+        ]  # fmt: skip
+        before, within, behind = (sum(counts) for counts in zip(*each, strict=True))
+        expected = {"write_bytes": 4 * before, "read_bytes": 4 * within, "flops": within + behind}
+        for name, number in expected.items():
+            found = cost.evaluated.get(name)
+            whole = found is not None and abs(3 * found - number) < 1e-6
+            assert whole or found is None or (name in cost.at_least and 3 * found < number), (test, n, name)
+        assert None not in [cost.evaluated.get(name) for name in expected] or cost.not_counted, (test, n)
+        told += not cost.not_counted
+        assert not cost.conditions, (test, n)
+    assert told >= (0 if "40" in loop else 1) if "break" in body else told >= (5 if "40" in loop else 8)
+
+
+@pytest.mark.parametrize(
+    ("head", "turns"),
+    [("int k = 0; k < n && k < 10", lambda n: min(n, 10)), ("int k = 0; k < 40 && k * k < n", lambda n: min(40, math.ceil(math.sqrt(n)))),
+     ("int k = 0; 7 > k && k + 2 < n", lambda n: max(min(7, n - 2), 0)), ("int k = 2; k <= n && k != 5", lambda n: max(min(5, n + 1) - 2, 0))],
+)  # fmt: skip
+def test_a_loop_of_two_bounds_runs_up_to_the_first(
+    described: Described, head: str, turns: Callable[[int], int]
+) -> None:
+    for n in (0, 1, 2, 4, 9, 30):
+        _, cost = described(source(f"{head}; ++k", "k > 3", "A if (TEST) { B break; } C"), sizes={"n": n})
+        first = int(head[8])
+        found = [cost.evaluated.get(name) for name in ("write_bytes", "read_bytes")]
+        expected = [128 * min(turns(n), 5 - first), 128 * (first + turns(n) > 4)]
+        assert found == expected or cost.conditions
+        assert not cost.conditions or "k * k" in head
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from opscope_tools.kernels.cuda.names.values import (
     whole,
 )  # fmt: skip
 from opscope_tools.kernels.cuda.run.accesses import access, pointed, read, shown
-from opscope_tools.kernels.cuda.run.decisions import Decision, Guards
+from opscope_tools.kernels.cuda.run.decisions import OPEN, Decision, Guards
 from opscope_tools.kernels.cuda.run.instructions import maps, used_in_place
 from opscope_tools.kernels.cuda.run.state import Calls, State
 from opscope_tools.kernels.cuda.run.variables import bind, keep_space, set_part
@@ -263,7 +263,7 @@ class Expressions:
         """`a ? b : c`: both sides are run where the test is open, each for the threads that take it."""
         test = self.value(state, node.test)
         found = state.split(test)
-        decision = self.guards.decide(test, state.threads, repeated=state.deep > 0)
+        decision = OPEN if state.shares(test) else self.guards.decide(test, state.threads, repeated=state.deep > 0)
         if found is None and decision.outcome in {True, False} and not decision.assumed:
             return self.value(state, node.first if decision.outcome else node.second)
         threads, nest, made = state.threads, state.nest, list[tuple[Value, Sums]]()

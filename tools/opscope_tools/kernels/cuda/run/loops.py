@@ -10,15 +10,17 @@ from itertools import pairwise
 from typing import Any
 
 from opscope_tools.kernels.cuda.names.values import Value, computed, lane_step, told, whole
-from opscope_tools.kernels.cuda.run.state import Flow, Runs, State, Values
+from opscope_tools.kernels.cuda.run.state import Flow, Runs, State, Values, mean_of
 from opscope_tools.kernels.cuda.run.trips import (
     MOST_UNROLLED,
+    Trip,
     depends,
     in_one_thread,
     loop_parts,
     simulated,
     step_of,
     trip,
+    trips_of,
 )
 from opscope_tools.kernels.cuda.run.variables import counts_only, even, forget, writes
 from opscope_tools.kernels.cuda.syntax.nodes import (
@@ -41,7 +43,7 @@ from opscope_tools.kernels.cuda.syntax.nodes import (
 )
 from opscope_tools.kernels.run.events import Loop
 from opscope_tools.kernels.run.paths import Path
-from opscope_tools.kernels.values.expressions import Expression, call, combine, leaf, negative, render, settled
+from opscope_tools.kernels.values.expressions import Expression, call, combine, leaf, render, settled
 from opscope_tools.kernels.values.turns import Counter, Turns
 
 #: nodes up to which loops are taken one iteration at a time
@@ -81,9 +83,9 @@ class Loops:
                 self.aside_of(state, node.test)
             return self.repeat(state, node, unknown_trips(state, node, node.text or "for (;;)"), state.threads)
         name, operator, bound_node, step = parts
-        if isinstance(node.test, Binary) and node.test.operator == "&&":
+        several = isinstance(node.test, Binary) and node.test.operator == "&&"
+        if several and node.test is not None:
             self.aside_of(state, node.test)
-            state.condition(f"the loop `{node.text}` runs until `{name}` ends it", node)
         with state.log.apart() as around:
             bound = self.value(state, bound_node)
             amount = self.value(state, step.amount) if step.amount is not None else whole(1)
@@ -92,32 +94,54 @@ class Loops:
         after = isinstance(node, While) and node.after
         self.met(state, node, name, "" if after else in_one_thread(start, operator, bound, step.operator, amount))
         numbers = start.number, bound.number, amount.number
-        if all(isinstance(n, int) for n in numbers) and not after:
+        made = shared = (
+            _of_grid(state, name, start, operator, bound, amount) if step.operator == "+" and not after else None
+        )
+        if shared is None:
+            made = trip(name, start, operator, bound, step.operator, amount, state.threads, state.log.counts)
+        turns = Turns(made.loop) if made is not None and not after else None
+        shorter = self._until(state, node, name, start, turns) if several and turns is not None else None
+        if several and shorter is None:
+            state.condition(f"the loop `{node.text}` runs until `{name}` ends it", node)
+        turns = shorter or turns
+        if all(isinstance(n, int) for n in numbers) and not after and shorter is None:
             values = simulated(start.number, operator, bound.number, step.operator, amount.number)
             if values is not None:
                 return self._constant(state, node, name, values)
-        strided = _of_grid(state, start, operator, bound, amount) if step.operator == "+" and not after else None
-        if strided is not None:
+        if shared is not None:
             even_step = told(lane_step(start))
             state.scope.change(name, replace(start, varies=frozenset({"thread", "block", "loop"}), step=even_step))
-            return self.repeat(state, node, 1, strided, name)
-        made = trip(start, operator, bound, step.operator, amount, state.threads, state.log.counts)
         if made is None or (after and made.threads is not state.threads):
             return self.repeat(state, node, unknown_trips(state, node, node.text), state.threads, name)
-        each = made.each
+        each = made.loop.trips if turns is None else mean_of(turns)
         if after:
             each = max(each, 1) if isinstance(each, int) else call("max", each, 1)
         varied = (bound.varies | amount.varies | (start.varies if not start.digits else frozenset())) & {"loop"}
-        if varied or depends(each, state.log.counters) or depends(made.threads.factor, state.log.counters):
+        if varied or depends(each, state.log.counters):
             return self.repeat(
                 state, node, unknown_trips(state, node, node.text, "mean iterations"), state.threads, name
             )
         for text in made.conditions:
             state.condition(text, node)
-        alike = made.threads is state.threads and not after
-        by = negative(amount.number) if step.operator == "-" else amount.number
-        turns = Turns(Counter(name, start.number, by, each)) if alike else None
-        return self.repeat(state, node, each, made.threads, name, turns)
+        flow = self.repeat(state, node, each, made.threads, name, turns)
+        if shorter is not None and turns is not None and turns.loop.at_once == 1:
+            _runs(state, node, turns.count)
+        return flow
+
+    def _until(self, state: State, node: For | While, name: str, start: Value, turns: Turns) -> Turns | None:
+        """The turns of a loop before the first in which a part of its test does not hold; None where that is not told."""
+        assert node.test is not None
+        nest, others = state.nest, start.varies | {"loop"}
+        state.log.counters.add(name)
+        state.scope.change(name, replace(start, number=leaf(name), digits=(), offset=None, varies=others))
+        state.repeat((*nest, turns))
+        with state.log.apart():
+            found = state.split(self.value(state, node.test))
+        state.repeat(nest)
+        state.scope.change(name, start)
+        upto = None if found is None or found[0] < len(nest) else turns.up_to(found[2])
+        told_apart = turns.loop.listed is None
+        return Turns(replace(turns.loop, trips=upto[2].count)) if upto is not None and told_apart else None
 
     def _by_test(self, state: State, node: For | While) -> tuple[str, list[int]] | None:
         """The counter of a loop whose test is of constants and the counter, `(1 << u) < 1024`, tried value by value."""
@@ -238,7 +262,7 @@ class Loops:
             if flow in {"break", "return"} and "continue" in state.left:  # some threads go on
                 state.left.add(flow)
             elif flow in {"break", "return"}:
-                state.ended, state.returns = turns.before(1), flow == "return"
+                state.ended, state.returns = turns.before(turns.loop.at_once), flow == "return"
             if state.ended is None or state.ended == turns:
                 break
             turns = state.ended
@@ -247,7 +271,7 @@ class Loops:
         if state.left & {"break", "return"}:  # they make fewer turns than the others
             state.missing(f"the loop `{node.text}`, which some threads or turns leave early", node, body.parts)
             body.entries.clear()
-        elif state.ended is not None:
+        elif state.ended is not None and turns.loop.at_once == 1:
             _runs(state, node, turns.count)
         state.log.add(body)
         returns = state.ended is not None and state.returns
@@ -259,7 +283,8 @@ class Loops:
         forget(state, changed, "loop", steady)
         if not returns:
             return ""
-        if isinstance(turns.count, int) or (not isinstance(node, Each) and node.test is None):
+        alike = turns.loop.at_once == 1
+        if alike and (isinstance(turns.count, int) or (not isinstance(node, Each) and node.test is None)):
             return "return"
         state.lose_track(node, node.text)
         return ""
@@ -285,8 +310,8 @@ def unknown_trips(state: State, node: Node, text: str, what: str = "iterations")
     return leaf(name)
 
 
-def _of_grid(state: State, start: Value, operator: str, bound: Value, amount: Value) -> Any:
-    """The threads of a loop that the whole grid shares: its mean over the blocks; None for other loops."""
+def _of_grid(state: State, name: str, start: Value, operator: str, bound: Value, amount: Value) -> Trip | None:
+    """The turns of a loop that the whole grid shares; None for other loops."""
     size = state.block["x"]
     counts = state.log.counts
     if operator != "<" or bound.number is None or amount.number is None or bound.varies:
@@ -300,16 +325,16 @@ def _of_grid(state: State, start: Value, operator: str, bound: Value, amount: Va
         return None
     if not (one or every):
         return None
-    mean = combine("/", bound.number, grid)
     state.log.assumptions.setdefault("Blocks that share a loop over the grid cost the mean of them.")
+    loop = Counter(name, 0, 1, trips_of(bound.number, 1, 0, bound.number), at_once=grid, among=grid)
     if one:
         if state.counted:
             state.log.shared_tiles.setdefault(render(bound.number))
-        return replace(state.threads, factor=settled("*", state.threads.factor, mean))
+        return Trip(loop, state.threads)
     split = state.threads.split(("x", 1, None))
     if split is None or any(d.left != "first" or not d.full for d in split[1]):
         return None
-    return split[0].taken(split[1], mean)
+    return Trip(replace(loop, at_once=settled("*", size, grid)), split[0].taken(split[1], 1))
 
 
 def _affordable(state: State, node: Node, times: int) -> bool:

@@ -19,10 +19,12 @@ from opscope_tools.kernels.cuda.syntax.nodes import Block, Braced, Call, Name, N
 from opscope_tools.kernels.run.events import Part, Unknown
 from opscope_tools.kernels.run.log import EVERY, Entry, Log, Lost
 from opscope_tools.kernels.run.paths import Path, Status, Step, counted
+from opscope_tools.kernels.values.expressions import combine
 from opscope_tools.kernels.values.notation import names_of
 from opscope_tools.kernels.values.threads import Threads
 from opscope_tools.kernels.values.turns import Turns
 
+_INDICES = ("threadIdx.", "blockIdx.")
 #: how statements end
 Flow = Literal["", "return", "break", "continue"]
 
@@ -151,17 +153,28 @@ class State:
         """What follows is met in these turns of the loops around."""
         self.nest, self.times = nest, self.base
         for turns in nest:
-            self.times = self.times * self.log.counts.factor(turns.count)
+            self.times = self.times * self.log.counts.factor(mean_of(turns))
 
     def split(self, test: Value) -> tuple[int, Turns, Turns] | None:
         """(which of the loops around, its turns in which a test is met, the others); None where the test is not of one counter."""
         expression = asked(test)
-        names = self.log.counters & set(names_of(expression)) if test.varies == {"loop"} else set[str]()
+        every = set(names_of(expression))
+        names = self.log.counters & every
         places = [place for place, turns in enumerate(self.nest) if turns.loop.name in names]
-        if len(places) != 1 or len(names) != 1:
+        if len(places) != 1 or len(names) != 1 or "loop" not in test.varies:
             return None
-        found = self.nest[places[0]].split(expression)
+        turns = self.nest[places[0]]
+        own = {"loop", *(["thread"] if turns.loop.at_once != 1 else ()), *(["block"] if turns.loop.among != 1 else ())}
+        if not test.varies <= own or any(name.startswith(_INDICES) for name in every):
+            return None
+        found = turns.split(expression)
         return None if found is None else (places[0], *found)
+
+    def shares(self, test: Value) -> bool:
+        """Whether a test asks for the counter of a loop whose turns threads share, and for none of their indices: it bounds no tile."""
+        names = set(names_of(asked(test)))
+        shared = {turns.loop.name for turns in self.nest if turns.loop.at_once != 1}
+        return bool(shared & names) and not any(name.startswith(_INDICES) for name in names)
 
     def leave(self, test: str) -> None:
         """Some threads or turns leave by a test."""
@@ -185,6 +198,11 @@ class State:
     def named(self, line: int) -> str:
         """A line, for reading."""
         return f"{self.file}:{line}" if self.file else f"line {line}"
+
+
+def mean_of(turns: Turns) -> Any:
+    """How many turns these are in each of the blocks that share them."""
+    return turns.count if turns.loop.among == 1 else combine("/", turns.count, turns.loop.among)
 
 
 class Values(Protocol):
@@ -219,4 +237,4 @@ class Runs(Protocol):
     def inner(self, state: State, node: Node | None) -> Flow: ...
 
 
-__all__ = ["Calls", "Flow", "Runs", "State", "Values"]
+__all__ = ["Calls", "Flow", "Runs", "State", "Values", "mean_of"]

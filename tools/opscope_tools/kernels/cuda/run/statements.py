@@ -123,7 +123,9 @@ class Statements:
         if (split := ending[1:] if ending is not None else state.split(test)) is not None:
             return self._turns(state, node, *split)
         left = leaves(node.then) or (node.other is None and _gives_up(node.then))
-        decision = self.guards.decide(test, state.threads, not (left or _idle(node.then)), left, state.deep > 0)
+        decision = OPEN
+        if not state.shares(test):
+            decision = self.guards.decide(test, state.threads, not (left or _idle(node.then)), left, state.deep > 0)
         if decision.outcome == "threads" and decision.yes is not None and decision.no is not None:
             return self._by_threads(state, node, decision)
         if decision.outcome in {"open", "threads"}:

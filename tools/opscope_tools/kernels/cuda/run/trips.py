@@ -9,6 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import reduce
+from itertools import zip_longest
+from math import prod
 from typing import Any
 
 from opscope_tools.kernels.cuda.names.values import Value, computed
@@ -26,10 +29,11 @@ from opscope_tools.kernels.cuda.syntax.nodes import (
     Unary,
     While,
 )
-from opscope_tools.kernels.values.expressions import call, ceil_div, render
+from opscope_tools.kernels.values.expressions import call, ceil_div, negative, render
 from opscope_tools.kernels.values.notation import Counts, names_of
 from opscope_tools.kernels.values.threads import Threads
 from opscope_tools.kernels.values.trips import may_be_negative
+from opscope_tools.kernels.values.turns import MOST_TURNS, Counter
 
 #: iterations of a loop that are looked at one by one
 MOST_UNROLLED = 32
@@ -110,9 +114,9 @@ def simulated(start: int, operator: str, bound: int, step: str, amount: int) -> 
 
 @dataclass(frozen=True)
 class Trip:
-    """How often a body runs: `each` time in every thread of `threads`, which may be fewer than around it."""
+    """How often a body runs: in all turns of a loop in every thread of `threads`, which may be fewer than around it."""
 
-    each: Any
+    loop: Counter
     threads: Threads
     conditions: tuple[str, ...] = ()
 
@@ -135,37 +139,37 @@ def in_one_thread(start: Value, operator: str, bound: Value, step: str, amount: 
 
 
 def trip(
-    start: Value, operator: str, bound: Value, step: str, amount: Value, threads: Threads, counts: Counts
+    name: str, start: Value, operator: str, bound: Value, step: str, amount: Value, threads: Threads, counts: Counts
 ) -> Trip | None:
-    """The iterations of a loop whose counter goes up or down by even steps; None where that is not told."""
+    """The turns of a loop whose counter goes up or down by even steps; None where that is not told."""
     if bound.number is None or amount.number is None or start.number is None:
         return None
     if (bound.varies | amount.varies) & {"thread"} or step not in {"+", "-"}:
         return None
-    if step == "-":
-        if operator not in {">", ">="} or start.digits:
-            return None
-        low = bound.number if operator == ">" else computed("-", bound.number, 1)
-        return _even(low, start.number, amount.number, threads)
-    if operator not in {"<", "<=", "!="}:
+    if operator not in ({">", ">="} if step == "-" else {"<", "<=", "!="}):
         return None
-    stop = computed("+", bound.number, 1) if operator == "<=" else bound.number
+    stop = computed(step, bound.number, 1) if "=" in operator and operator != "!=" else bound.number
     if start.digits:
-        return _shared(start, stop, amount.number, threads, counts)
-    return None if "thread" in start.varies else _even(start.number, stop, amount.number, threads)
-
-
-def _even(low: Any, high: Any, amount: Any, threads: Threads) -> Trip | None:
+        return _shared(name, start, stop, amount.number, threads, counts) if step == "+" else None
+    if "thread" in start.varies:
+        return None
+    low, high = (start.number, stop) if step == "+" else (stop, start.number)
     span = computed("-", high, low)
     if span is None:
         return None
-    each = ceil_div(span, amount)
-    if not isinstance(each, int) and (low != 0 or may_be_negative(high)):
-        each = call("max", each, 0)
-    return Trip(max(each, 0) if isinstance(each, int) else each, threads)
+    by = amount.number if step == "+" else negative(amount.number)
+    return Trip(Counter(name, start.number, by, trips_of(span, amount.number, low, high)), threads)
 
 
-def _shared(start: Value, stop: Any, amount: Any, threads: Threads, counts: Counts) -> Trip | None:
+def trips_of(span: Any, by: Any, low: Any, high: Any) -> Any:
+    """How many turns a span takes, which is none where its ends lie the wrong way round."""
+    turns = ceil_div(span, by)
+    if isinstance(turns, int):
+        return max(turns, 0)
+    return call("max", turns, 0) if low != 0 or may_be_negative(high) else turns
+
+
+def _shared(name: str, start: Value, stop: Any, amount: Any, threads: Threads, counts: Counts) -> Trip | None:
     """A loop that threads share: their first values fill one step, so that together they make every iteration once."""
     made: Threads | None = threads
     for _ in range(2):  # splitting by one key may split what another covers
@@ -214,30 +218,31 @@ def _shared(start: Value, stop: Any, amount: Any, threads: Threads, counts: Coun
     digits = [d for _, d in ordered]
     if not same(expected, amount):
         if isinstance(expected, int) and isinstance(amount, int):
-            return _uneven(digits, least, start.offset, stop, amount, made)
+            return _uneven(name, digits, least, start.offset, stop, amount, made)
         if "gridDim" in render(amount):
             return None
         conditions.append(f"{render(expected)} == {render(amount)}")
     span = computed("-", stop, start.offset)
     if span is None:
         return None
-    iterations = ceil_div(span, least)
-    if isinstance(iterations, int):
-        iterations = max(iterations, 0)
-    elif start.offset != 0 or may_be_negative(stop):
-        iterations = call("max", iterations, 0)
-    return Trip(1, made.taken(digits, iterations), tuple(conditions))
+    at_once: Any = reduce(lambda total, digit: computed("*", total, digit.count), digits, 1)
+    loop = Counter(name, start.offset, least, trips_of(span, least, start.offset, stop), at_once=at_once)
+    return Trip(loop, made.taken(digits, 1), tuple(conditions))
 
 
-def _uneven(digits: list[Any], least: Any, offset: Any, stop: Any, amount: int, threads: Threads) -> Trip | None:
+def _uneven(
+    name: str, digits: list[Any], least: Any, offset: Any, stop: Any, amount: int, threads: Threads
+) -> Trip | None:
     """Threads whose first values do not fill a step, where all is constant."""
-    count = 1
-    for digit in digits:
-        count *= digit.count
+    count = prod(digit.count for digit in digits)
     if not all(isinstance(v, int) for v in (least, offset, stop, count)) or count > _SIMULATED:
         return None
-    total = sum(max(-(-(stop - offset - least * t) // amount), 0) for t in range(count))
-    return Trip(1, threads.taken(digits, total))
+    each = [range(offset + least * t, stop, amount) for t in range(count)]
+    total, told = sum(map(len, each)), None
+    if total <= MOST_TURNS:
+        told = tuple(value for turn in zip_longest(*each) for value in turn if value is not None)
+    loop = Counter(name if told is not None else "", offset, 1, total, listed=told, at_once=sum(map(bool, each)))
+    return Trip(loop, threads.taken(digits, 1))
 
 
 def loop_parts(node: For | While, writes: Callable[[Node], frozenset[str]]) -> tuple[str, str, Node, Step] | None:
@@ -274,4 +279,14 @@ def depends(trip_: Any, names: set[str]) -> bool:
     return not isinstance(trip_, int) and bool(names & set(names_of(trip_)))
 
 
-__all__ = ["MOST_UNROLLED", "Declare", "Trip", "depends", "in_one_thread", "loop_parts", "simulated", "trip"]
+__all__ = [
+    "MOST_UNROLLED",
+    "Declare",
+    "Trip",
+    "depends",
+    "in_one_thread",
+    "loop_parts",
+    "simulated",
+    "trip",
+    "trips_of",
+]
