@@ -46,19 +46,22 @@ def test_overrides_are_named_field_by_field_in_the_head_the_summary_and_the_tabl
     assert "given; default `100`" in row
 
 
-def test_a_mapping_that_is_filled_in_part_by_part_says_from_where_on() -> None:
+def test_a_mapping_that_is_filled_in_part_by_part_says_by_what(facts: ImplementationFacts) -> None:
     """Which of the statements made the value, and which of them did not run, none of them tells alone."""
     steps = ("rope_scaling or self.rope_parameters", "self.rope_parameters or {}", '["rope_type"] = "default"')
     derived = tuple(
-        Derivation(formula=f, within="Mixin.fill", file="toyland/rope.py", line=7 + at) for at, f in enumerate(steps)
+        Derivation(formula=f, within="ToyAttention.forward", file=toy.FILE, line=7 + at) for at, f in enumerate(steps)
     )
     own = Configuration(
         class_name="ToyConfig", file="toyland/configuration.py", line=1, end_line=9, kind="class", total=1
     )
     field = Hyperparameter(name="rope_parameters", line=3, basis="source", derived=derived)
-    assert _derived(own, field) == ["filled in from `toyland/rope.py:7` on, in `Mixin.fill`"]
-    (alone,) = _derived(own, field.model_copy(update={"derived": derived[2:]}))
-    assert alone == 'set by `self.rope_parameters["rope_type"] = "default"` at `toyland/rope.py:9`'
+    line = next(
+        n for n in range(toy.line_of("class ToyAttention"), 999) if "def forward" in facts.reader.line(toy.FILE, n)
+    )
+    assert _derived(facts, own, field) == [f"filled in by `ToyAttention.forward` (`{toy.FILE}:{line}`)"]
+    (alone,) = _derived(facts, own, field.model_copy(update={"derived": derived[2:]}))
+    assert alone == f'set by `self.rope_parameters["rope_type"] = "default"` at `{toy.FILE}:9`'
 
 
 def test_a_file_is_named(facts: ImplementationFacts) -> None:

@@ -151,7 +151,7 @@ def test_a_parameter_is_told_by_the_name_that_its_line_declares(facts: Implement
 
 def test_what_a_method_sets_is_inherited_from_its_class(facts: ImplementationFacts) -> None:
     fields = {"kind": "attribute", "class_name": "Mixin.convert", "reads": Reads(count=0)}
-    assert "Inherited from `Mixin` and read nowhere" in configuration_note(changed(facts, ignored=fields))
+    assert "Inherited from `Mixin` and named nowhere" in configuration_note(changed(facts, ignored=fields))
 
 
 @pytest.mark.parametrize("count", [0, 1])
@@ -188,7 +188,7 @@ def test_values_outside_the_conditions_are_said_to_have_been_traced(facts: Imple
     outside = replace(facts, documents=(main,))
     assert constraint_lines(outside)[-1].endswith("the values of section 3.1 are outside")
     traced = replace(outside, points={"prefill": facts.point(facts.main)})
-    assert constraint_lines(traced)[-1].endswith("are outside; a trace made at them gave the same figures")
+    assert constraint_lines(traced)[-1].endswith("which are outside, they give what a trace made there gave")
 
 
 def test_functions_that_what_ran_calls_are_searched_with_it(facts: ImplementationFacts, tmp_path: Path) -> None:

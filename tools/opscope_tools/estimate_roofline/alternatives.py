@@ -5,6 +5,7 @@ Nothing is traced again: kernels are what they were, with other widths. An estim
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -27,6 +28,8 @@ from opscope_tools.hardware.forms import (
 )
 
 _WEIGHTS = ("fp8", "fp8_block", "int4", "mxfp4", "nvfp4")
+#: what may be narrowed alone
+_PARTS = {"experts": EXPERTS, "dense": PRODUCT}
 #: of activations that are narrowed before a product
 _NARROW = {"fp8": 1.0, "fp8_block": 1.0, "nvfp4": BYTES["nvfp4"]}
 #: precisions that weights are widened to where a device multiplies in no narrower one
@@ -64,8 +67,8 @@ def alternatives(
         now, then = _sums(as_it_is[like]), _sums(after_it)
         known = not now.unmeasured and not then.unmeasured
         before, after = (now.calibrated, then.calibrated) if known else (now.bound, then.bound)
-        of_experts = name.startswith("experts")  # told beside all weights, where those alone were measured
-        if of_experts and (not known or _measured(found, name.replace("experts", "weights"))):
+        kind, _, precision = name.partition(" ")
+        if kind in _PARTS and not (known and before - after > _saved(found, f"weights {precision}")):
             continue
         if before > after or now.bound > then.bound:
             error_share = round(_off(as_it_is[like], after_it) / before, 4) if known else 0.0
@@ -85,8 +88,9 @@ def alternatives(
     return tuple(sorted(found, key=lambda one: (one.basis == "bound", -one.saved_seconds))), off
 
 
-def _measured(found: Iterable[Alternative], name: str) -> bool:
-    return any(one.name == name and one.basis == "calibrated" for one in found)
+def _saved(found: Iterable[Alternative], name: str) -> float:
+    """Seconds that a change was measured to save, which one of a part is told beside where it saves more; 0 where it was not."""
+    return max((one.saved_seconds for one in found if one.name == name and one.basis == "calibrated"), default=0.0)
 
 
 def _elsewhere(
@@ -128,7 +132,7 @@ def _off_by(one: Estimate) -> float:
 def _widened_to(name: str, device: Device) -> str:
     """The precision in which products of such weights run on a device without units for them; empty: it has them."""
     kind, _, precision = name.partition(" ")
-    units = device.peak(precision)[1] if kind in ("weights", "experts") else ""
+    units = device.peak(precision)[1] if kind in ("weights", *_PARTS) else ""
     return units if units in _WIDE else ""
 
 
@@ -163,10 +167,13 @@ def changes(every: Sequence[Kernel], vocabulary: float, *, cached: bool) -> Iter
                 [_narrower(k, precision, vocabulary) if one else k for k, one in zip(every, held, strict=True)],
             )
     if {k.form for k, one in zip(every, held, strict=True) if one} == {PRODUCT, EXPERTS}:
-        for precision in _WEIGHTS:
+        for (part, form), precision in itertools.product(_PARTS.items(), _WEIGHTS):
             yield (
-                f"experts {precision}",
-                [_narrower(k, precision, vocabulary) if k.form is EXPERTS else k for k in every],
+                f"{part} {precision}",
+                [
+                    _narrower(k, precision, vocabulary) if one and k.form is form else k
+                    for k, one in zip(every, held, strict=True)
+                ],
             )
     if cached and any(_cached(k) for k in every):
         yield "cache fp8", [_with_cache(k) if _cached(k) else k for k in every]

@@ -133,16 +133,21 @@ def _of_pass(phase: str, facts: ImplementationFacts, quotes: Quotes) -> Iterator
         yield f"As measured, it takes longer at these sizes with {', '.join(told)}: that is of these kernels{'' if any(one.other_backend for one in longer) else ', and others of the format may take less'}."
 
 
+#: how a change begins that is of a part of the weights -> of what
+_PARTS = {"experts ": "experts", "dense ": "dense weights, those of no experts,"}
+
+
 def _left_out(told: Sequence[Alternative]) -> Iterator[str]:
     """What figures of narrower weights leave out."""
-    if not any(one.name.startswith(("weights ", "experts ")) for one in told):
+    if not any(one.name.startswith(("weights ", *_PARTS)) for one in told):
         return
     yield (
         "Weights are those of the layers' products: what stands outside of the layers (embeddings, a head) stays as it is, and no bound has "
         "kernels that quantise activations, while measured times of fp8 products do."
     )
-    if any(one.name.startswith("experts ") for one in told):
-        yield "What is said of experts changes theirs alone, and leaves other products as they are."
+    for part in _PARTS:
+        if any(one.name.startswith(part) for one in told):
+            yield f"What is said of {_PARTS[part]} changes theirs alone, and leaves other products as they are."
     if names := dict.fromkeys(one.name.rpartition(" ")[2] for one in told if one.widened_to):
         wide = next(one.widened_to for one in told if one.widened_to)
         yield f"This device has no units for {', '.join(names)}: such products run in {wide}, and the bound leaves out the work of widening."

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from opscope_tools.report.sources import SourceReader, Span
-from opscope_tools.settings.hooks import swaps_kernels
+from opscope_tools.source.python.decorators import swaps_kernels
 
 __all__ = [
     "Hit", "Method", "Plan", "Unbuilt", "asked_beside", "bases", "by_layer", "called_within", "capabilities", "code_lines", "configuration", "decorators", "functions_named",

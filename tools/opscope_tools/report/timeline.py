@@ -85,7 +85,10 @@ def _label(
         often = f", {runs} runs" if runs > len(run) and not times else times
         most = max(run, key=time_of)
         between = most not in (first, last) and time_of(most) > sum(map(time_of, run)) / 2
-        return f"{ends}: {len(run)} kernels{often}{f', most of it {_operations([most])}{named[most.module]}' if between else ''}"
+        said = f", most of it {_operations([most])}{named[most.module]}" if between else ""
+        attends = [one for one in run[1:-1] if one.kind == "attention" and one is not most]
+        said = said or "".join(f", among them {_operations([one])}{named[one.module]}" for one in attends[:1])
+        return f"{ends}: {len(run)} kernels{often}{said}"
     file = "" if first.file == own else f" of {first.file.rpartition('/')[2]}"
     several = f": {len(run)} kernels" if len(run) > 1 else ""
     return f"{_operations(run)}{named[first.module]}{several}{times}  :{first.line}{file}"

@@ -8,11 +8,10 @@ from collections.abc import Iterator
 
 from opscope_schemas.extracted_config import KernelHook
 
+from opscope_tools.source.python.decorators import callee, swaps_kernels
 from opscope_tools.source.python.trees import PythonSource
 
 _KERNEL = re.compile(r"kernel", re.IGNORECASE)
-#: `use_kernel_forward_from_hub`, `use_kernelized_func`, `use_experts_implementation`
-_SWAPS = re.compile(r"kernel|^use_\w*_implementation$", re.IGNORECASE)
 _LAUNCHES = re.compile(r"(^|_)kernel(_|$)")
 
 
@@ -37,18 +36,9 @@ def kernel_hooks(source: PythonSource) -> list[KernelHook]:
     return [found[line] for line in sorted(found)]
 
 
-def swaps_kernels(decorator: ast.expr) -> bool:
-    """Whether a decorator's own name says that it puts another kernel in the place of what it decorates."""
-    return _SWAPS.search(_callee(decorator)) is not None
-
-
-def _callee(node: ast.expr) -> str:
-    return ast.unparse(node.func if isinstance(node, ast.Call) else node).rpartition(".")[2]
-
-
 def _takes(call: ast.Call) -> bool:
     """Whether a call loads a kernel by its name."""
-    named = isinstance(call.func, ast.Name | ast.Attribute) and _KERNEL.search(_callee(call))
+    named = isinstance(call.func, ast.Name | ast.Attribute) and _KERNEL.search(callee(call))
     return (
         bool(named)
         and bool(call.args)
@@ -64,5 +54,5 @@ def _strings(node: ast.expr) -> Iterator[str]:
 
 
 def _hook(source: PythonSource, node: ast.expr, within: str) -> KernelHook:
-    name = next(_strings(node), "") or _callee(node)
+    name = next(_strings(node), "") or callee(node)
     return KernelHook(name=name, expression=ast.unparse(node)[:200], within=within, file=source.path, line=node.lineno)
