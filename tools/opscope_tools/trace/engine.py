@@ -302,6 +302,9 @@ class TraceEngine:
             if n in values and not is_element(n) and values[n] != tree.trace.point.get(n)
         ]
         hints = {n: int(values[n]) for n in apart if n not in RUN_HINTS or values[n] == 1}
+        numbers = {v.name for v in tree.trace.variables if v.kind == "fixed"}
+        if numbers & (set(apart) - set(hints)):  # a trace at another number of them holds at that number alone
+            return None
         for name in set(apart) - set(hints):
             beside = [
                 int(values[n]) for guard in guards if name in guard for n in guard - RUN_HINTS.keys() if n in values
