@@ -59,6 +59,13 @@ _SAID = {
 }  # fmt: skip
 
 
+#: traces made lately, by model and what was asked of it beside a class of its own; how many are kept
+_lately: dict[tuple[Any, Any, str, str], Trace] = {}
+_KEPT = 8
+#: passes in which a layer that was taken for a copy of another was needed itself: from then on all are built, which changes no record
+_unshared: set[tuple[Any, str, str, Way]] = set()
+#: requests in one of whose passes layers only looked alike: at other points too, all run
+_unfolded: set[tuple[Any, str, str, Way]] = set()
 #: passes that ended where heads were no multiple of key/value heads, and ran where they are as many
 _alike: set[tuple[Any, str, str]] = set()
 #: passes that took too long on symbols, with what was said then: at other values they would again
@@ -122,7 +129,7 @@ def _traced(request: TraceRequest, say: Say) -> Trace:
         say(f"tracing {model_class.__name__} ({request.phase})")
         try:
             with quiet():
-                found = _widest(request, model_class, config_class, say)
+                found = _once(request, model_class, config_class, say)
         except OpscopeError as error:
             if len(candidates) == 1 or isinstance(error, ConfigError):
                 raise
@@ -138,13 +145,26 @@ def _traced(request: TraceRequest, say: Say) -> Trace:
     )
 
 
+def _once(request: TraceRequest, model_class: Any, config_class: Any, say: Say) -> Trace:
+    """The widest trace; classes that one model calls are all found in its own, which is made once."""
+    spec = request.model
+    if config_class is None or spec.definition is None:
+        return _widest(request, model_class, config_class, say)
+    alike = request.model_copy(update={"model": spec.model_copy(update={"class_name": "", "definition": None})})
+    key = model_class, config_class, spec.definition.root, alike.model_dump_json()
+    found = _lately.pop(key, None) or _widest(request, model_class, config_class, say)
+    _lately[key] = found  # the last of them
+    while len(_lately) > _KEPT:
+        del _lately[next(iter(_lately))]
+    return found
+
+
 def _widest(request: TraceRequest, model_class: Any, config_class: Any, say: Say) -> Trace:
     """The trace with as many symbols as the model's code bears."""
     if config_class is None:
         return _by_itself(request, model_class, say)
-    way = Way()
-    if not reads_only_tokens(model_class):
-        way = _runnable(request, model_class, config_class)
+    looked = not reads_only_tokens(model_class)
+    way = tried = _runnable(request, model_class, config_class) if looked else Way()
     if request.plain:
         return _on_numbers(request, model_class, config_class, way)
     if way.data:
@@ -164,13 +184,13 @@ def _widest(request: TraceRequest, model_class: Any, config_class: Any, say: Say
             first = _slow[key] = error
         except TraceError as error:
             first = error
-    if way == Way():
+    if not looked:
         way = _runnable(request, model_class, config_class)
     if way.data:
         return _recorded(request, model_class, config_class, "none", way)
     if isinstance(first, LostError) and way.loses:
         return _recorded(request, model_class, config_class, level, way)
-    return _narrower(request, model_class, config_class, way, say, first)
+    return _narrower(request, model_class, config_class, way, say, first, again=way != tried)
 
 
 def _on_numbers(request: TraceRequest, model_class: Any, config_class: Any, way: Way) -> Trace:
@@ -181,7 +201,7 @@ def _on_numbers(request: TraceRequest, model_class: Any, config_class: Any, way:
     except UntraceableError:
         raise
     except TraceError:
-        if way != Way():
+        if not reads_only_tokens(model_class):
             raise
         session = ran(_runnable(request, model_class, config_class))
     return written(session, None)
@@ -280,12 +300,12 @@ def _written_by_itself(
 
 
 def _narrower(
-    request: TraceRequest, model_class: Any, config_class: Any, way: Way, say: Say, first: TraceError
+    request: TraceRequest, model_class: Any, config_class: Any, way: Way, say: Say, first: TraceError, *, again: bool
 ) -> Trace:
-    """A trace with fewer symbols than the one that ended in `first`."""
+    """A trace with fewer symbols than the one that ended in `first`; `again`: that was on other inputs, so all are tried."""
     names = fields.sizes(configs.make_config(config_class, request.model))
     without = {
-        "all": way == Way(),
+        "all": not again,
         "alike": not any(n.endswith("num_kv_heads") for n in names),
         "uncut": reads_only_tokens(model_class) and not any(n.endswith(CUTS) for n in names),
     }
@@ -321,6 +341,8 @@ class Way:
     data: Data = ""
     #: whether sizes of operators depend on data even so
     loses: bool = False
+    #: where tokens alone fill a decode pass's cache, the sizes of what the set has beside them
+    beside_tokens: tuple[tuple[str, int], ...] | None = None
 
 
 def _recorded(request: TraceRequest, model_class: Any, config_class: Any, level: str, way: Way, why: str = "") -> Trace:
@@ -359,7 +381,7 @@ def _runnable(request: TraceRequest, model_class: Any, config_class: Any) -> Way
             problems[way] = error
             continue
         if not session.recorder.lost_to_data:
-            return way
+            return _filled_with_tokens(session, way, partial(_ran, request, model_class, config_class, "none"))
         partly = partly or way
         problems[way] = DataError(f"{model_class.__name__} makes sizes of data.")
     if partly is not None:
@@ -370,6 +392,24 @@ def _runnable(request: TraceRequest, model_class: Any, config_class: Any) -> Way
         next_step=problem.next_step or "Look at the fields that this line needs, and give them with config.",
         location=problem.location,
     )
+
+
+def _filled_with_tokens(session: Session, way: Way, ran: Callable[[Way], Session]) -> Way:
+    """`way`, with tokens alone where a decode pass is the same after these as after those with images or audio among them: what these
+    leave in the cache is then what other tokens leave, and their towers, which settle sizes and run long, need not run to fill it."""
+    if "input_ids" not in session.filled_with or session.filled_with <= {"input_ids", "attention_mask"}:
+        return way
+    try:
+        other = ran(replace(way, beside_tokens=()))
+    except OpscopeError:
+        return way
+    one, two = (written(s, None) for s in (session, other))
+    # sizes are numbers here: the two differ in how many there are
+    sizes = {name: getattr(one, name) for name in ("variables", "point", "guards", "decided")}
+    if two.model_copy(update=sizes) != one:
+        return way
+    beside = {name: size for name, size in session.settled.items() if name not in other.settled}
+    return replace(way, beside_tokens=tuple(beside.items()))
 
 
 def _ways() -> Iterator[Way]:
@@ -407,23 +447,28 @@ def _ran(
     """A session that ran: every layer built where one that was shared is needed itself, and none folded where layers
     only look alike in one of two passes."""
     again = partial(_ran, request, model_class, config_class, level, way, at=at)
+    pass_ = model_class, request.phase, level, way
+    asked = model_class, request.model_dump_json(), level, way
     session = Session(
         request,
         model_class,
         config_class,
         level,
-        fold=fold,
-        share=share,
+        fold=fold and asked not in _unfolded,
+        share=share and pass_ not in _unshared,
         chosen=way.chosen,
         dtype=way.dtype,
         at=at,
         data=way.data,
+        beside_tokens=way.beside_tokens,
     )
     try:
         session.run()
     except SharedLayerError:
+        _unshared.add(pass_)
         return again(share=False)
     except UnfoldedError:
+        _unfolded.add(asked)
         return again(fold=False)
     return session
 

@@ -128,6 +128,10 @@ class Inputs:
         if self.required and (alone := self._documented(set())):
             yield alone
 
+    def tokens_alone(self) -> list[Input]:
+        """A decoder's set without images, audio and what goes with them."""
+        return [self.tokens("input_ids", "seq_len"), *self._others()]
+
     def _documented(self, given: set[str]) -> list[Input]:
         """Arguments that must be given and are not, as the docstring describes them; none where it leaves one open."""
         missing = [n for n in self.required if n not in given]

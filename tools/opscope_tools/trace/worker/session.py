@@ -124,7 +124,7 @@ class Session:
     def __init__(
         self, request: TraceRequest, model_class: Any, config_class: Any, level: str = "all", *,
         fold: bool = True, share: bool = True, chosen: int = 0, dtype: torch.dtype = DTYPE, at: dict[str, int] | None = None,
-        data: Data = "",
+        data: Data = "", beside_tokens: tuple[tuple[str, int], ...] | None = None,
     ) -> None:  # fmt: skip
         self.request = request
         #: the model as it is built: numbers that the hints ask for are in its configuration
@@ -134,6 +134,8 @@ class Session:
         self.fold = fold and data != "real"  # what a sibling would return has to be worked out
         self.share = share and self.fold
         self.chosen = chosen
+        #: sizes of what is beside tokens in the chosen set, where a cache is filled with tokens alone; None where with all of the set
+        self.beside_tokens = beside_tokens
         self.dtype = dtype
         self.model_class = model_class
         self.config_class = config_class
@@ -158,6 +160,8 @@ class Session:
         self.shapes: dict[int, Any] = {}
         self.given_shapes: list[Any] = []
         self.given: list[Input] = []
+        #: the arguments of the pass that fills a decode pass's cache
+        self.filled_with: frozenset[str] = frozenset()
         #: sizes that follow from others by default, and those that the config class makes from others whatever it is given
         self.ties: dict[str, Tie] = {}
         self.computed: dict[str, Formula] = {}
@@ -394,9 +398,10 @@ class Session:
         def sized(name: str, default: int) -> Any:
             return self.size(lengths.get(name, name), default)
 
-        sets = Inputs(self.model.forward, self.model.config, sized, self.dtype).sets()
-        for index, found in enumerate(sets):
-            if index == self.chosen:
+        inputs = Inputs(self.model.forward, self.model.config, sized, self.dtype)
+        alone = self.beside_tokens is not None
+        for index, found in enumerate([inputs.tokens_alone()] if alone else inputs.sets()):
+            if alone or index == self.chosen:
                 self.given = found
                 return {i.name: i.tensor(ones if self.data else _empty) for i in found}
         raise InputsError(
@@ -473,6 +478,7 @@ class Session:
     def _decode(self, recorder: Recorder) -> None:
         """Fill the cache with {cache_len} tokens, then record {seq_len} more."""
         filling = self._arguments(seq_len="cache_len")
+        self.filled_with = frozenset(filling)
         parameters = self._parameters()
         caches = {"use_cache": True} if "use_cache" in parameters else {}
         with recorder.phase(record=False):

@@ -443,6 +443,7 @@ class Writer:
     def _variables(self) -> Any:
         s = self.session
         found = [models.variable(name, "", value, fixed=True) for name, value in s.settled.items()]
+        found += [models.variable(name, "", value) for name, value in s.beside_tokens or ()]  # which nothing depends on
         for name in self.symbols.hints:
             if name not in s.names:
                 settled = self._settled(name)
