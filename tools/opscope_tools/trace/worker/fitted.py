@@ -227,10 +227,11 @@ class _Fit:
             figures = [self._checked(getattr(cost, n), [getattr(e.cost, n) for e in events]) for n in _FIGURES]
             flops, matmul, read, write, causal = figures
             cost = operators.Cost(flops, matmul, read, write, cost.derivation, causal_saving=causal)
+        experts = self.formula([e.experts for e in events])
         return replace(
-            first, cost=cost, ran=call, inputs=self._infos([e.inputs for e in events]),
+            first, cost=cost, ran=call, experts=experts, inputs=self._infos([e.inputs for e in events]),
             outputs=self._infos([e.outputs for e in events]),
-            weights=weight_reads(call, cost), repeat=self.formula([e.repeat for e in events]), views=self._views([e.views for e in events]),
+            weights={storage: size * experts for storage, size in weight_reads(call, cost).items()}, repeat=self.formula([e.repeat for e in events]), views=self._views([e.views for e in events]),
         )  # fmt: skip
 
     def _views(self, rows: Sequence[Sequence[tuple[int, int, Formula]]]) -> tuple[tuple[int, int, Formula], ...]:

@@ -100,6 +100,7 @@ class ModuleSession(Session):
             fold=self.fold,
             training=self.training,
             plain=self.request.plain and not self.data,
+            valued=self.data == "real",
         )
         switches = plain(self.model.forward)
         with absent.counted(recorder.report), patches.Rewriter(recorder.report, real=self.data == "real"):

@@ -303,6 +303,27 @@ def no_initialisation() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def conversions() -> Iterator[None]:
+    """A module whose forward converts its weights swaps them for others. torch refuses that where something refers to them weakly,
+    which fake tensors are referred to by; nothing asks for a weight by that."""
+    swap = torch.utils.swap_tensors
+
+    def swapped(one: Any, other: Any) -> None:
+        if not (isinstance(one, FakeTensor) and isinstance(other, FakeTensor)):
+            swap(one, other)
+            return
+        vars_of = one.__dict__, other.__dict__
+        other.__dict__, one.__dict__ = vars_of
+        torch._C._swap_tensor_impl(one, other)
+
+    torch.utils.swap_tensors = swapped
+    try:
+        yield
+    finally:
+        torch.utils.swap_tensors = swap
+
+
+@contextlib.contextmanager
 def settings_with_values() -> Iterator[None]:
     """Constructors may look at the tables of settings that they make."""
     saved = torch.linspace
@@ -368,6 +389,9 @@ class Rewriter(TorchFunctionMode):  # type: ignore[misc]  # torch is untyped her
             torch.Tensor.__contains__: self._contains,
             torch.nn.functional.dropout: self._dropout,
             torch.Tensor.__getitem__: self._item,
+            torch.nn.functional.one_hot: self._one_hot,
+            torch.Tensor.unbind: self._unbind,
+            torch.Tensor.__format__: self._format,
         }
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -577,6 +601,26 @@ class Rewriter(TorchFunctionMode):  # type: ignore[misc]  # torch is untyped her
         out, parts = made
         self._report(name, parts, [out], {"dim": dim})
         return out
+
+    def _one_hot(self, tensor: Any, num_classes: Any = -1) -> Any:
+        out = torch.nn.functional.one_hot(tensor, num_classes)
+        if (recorder := active_recorder()) is not None:
+            recorder.routing.one_hot(tensor, out)
+        return out
+
+    def _unbind(self, tensor: Any, dim: int = 0) -> Any:
+        """The rows of a tensor; of one that holds the experts which were met, a step that stands for all."""
+        recorder = active_recorder()
+        steps = recorder.routing.steps(tensor) if recorder is not None and dim == 0 else None
+        return torch.Tensor.unbind(tensor, dim) if steps is None else steps
+
+    def _format(self, tensor: Any, spec: str) -> str:
+        """A known number as text, as a tensor with values gives it: part of a module's name, say."""
+        known = getattr(tensor, "constant", None) if tensor.dim() == 0 else None
+        if known is None:
+            return str(torch.Tensor.__format__(tensor, spec))
+        with _disable_current_modes():
+            return format(known.item(), spec)
 
     def _histc(self, tensor: Any, bins: Any = 100, **given: Any) -> Any:
         if self._real:

@@ -9,6 +9,7 @@ and settings) and are called with arguments alike run once: the others return th
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import sys
 from collections import defaultdict
@@ -33,6 +34,7 @@ from opscope_tools.trace.worker.alike import alike_siblings
 from opscope_tools.trace.worker.flow import Flow, Step, keys_and_values
 from opscope_tools.trace.worker.frames import Frames, names_in
 from opscope_tools.trace.worker.places import Layer, Place, Settings, Uses, asks_beyond, decides
+from opscope_tools.trace.worker.routed import Routing
 from opscope_tools.trace.worker.stored import StoredWeights
 from opscope_tools.trace.worker.surroundings import surroundings
 from opscope_tools.trace.worker.symbols import NoFormulaError, Symbols
@@ -88,6 +90,8 @@ class OpEvent:
     #: per input that is no weight: its tensor, which view of it, its bytes
     views: tuple[tuple[int, int, Formula], ...] = ()
     reason: str = ""
+    #: how many experts' weights it reads, in a step that stands for a loop over experts
+    experts: Formula = ONE
     #: whether a gradient's node ran it
     backward: bool = False
 
@@ -199,9 +203,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         stored: StoredWeights | None = None,
         training: bool = False,
         plain: bool = False,
+        valued: bool = False,
     ) -> None:
-        """`plain`: sizes are numbers, of which nothing is generalised."""
+        """`plain`: sizes are numbers, of which nothing is generalised. `valued`: tensors have values, by which what runs is decided."""
         super().__init__()
+        self.routing = Routing(symbols.formula, wanted=not (training or valued))
         self.plain = plain
         self.symbols = symbols
         self.stored = stored
@@ -245,11 +251,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         self._lengths = {
             p: len(module) for p, module in model.named_modules() if isinstance(module, torch.nn.ModuleList)
         }
-        self._weights = {
-            tensor.untyped_storage()._cdata
+        #: memory of weights, held: of one that a forward converts in place another tensor would get the place
+        self._memory = [
+            tensor.untyped_storage()
             for tensor in [*model.parameters(), *model.buffers()]
             if isinstance(tensor, torch.Tensor)
-        }
+        ]
+        self._weights = {storage._cdata for storage in self._memory}
         #: storages of a KV cache's keys and values, and what keeps their places from being another's
         self._cached: dict[int, Any] = {}
         #: storages of the states of another kind that a cache holds, and those that the pass has written
@@ -597,11 +605,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
                 int(steps[0])  # read by itself and not with all others: what runs depends on how many there are
         if self.recording and self._stack:
             self._note_node(sys._getframe(1))
-        result = func(*args, **kwargs)
+        found = self.routing.nonzero(args[0]) if func is torch.ops.aten.nonzero.default else None
+        result = func(*args, **kwargs) if found is None else found
+        self.routing.saw(_name_of(func), args, result)
         if func is torch.ops.aten.native_layer_norm.default:  # a GPU keeps mean and scale of each row in full precision
             result = (result[0], *(kept.float() if kept.dtype.itemsize < 4 else kept for kept in result[1:]))
         if self.recording and (self._stack or self._in_backward):
-            name = func._schema.name.replace("::", ".") if hasattr(func, "_schema") else str(func)
+            name = _name_of(func)
             if name in _READERS and self._stack:
                 site, _ = self.frames.site(sys._getframe(1), type(self.calls[self._stack[-1]].module))
                 self.decided.update({} if site is None else {f"{site.file}:{site.line}": None})
@@ -685,6 +695,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
                 raise  # fewer symbols can say it
             self.lost_to_data = True
             call, cost, reason = Call(name, (), ()), operators.free(name), problem.message.rstrip(".")
+        weights = weight_reads(call, cost)
+        cost, often, experts = self.routing.counted(cost, inputs, call.inputs, outputs)
         if cost is not None and (cost.free or not (cost.flops.terms or cost.read.terms or cost.write.terms)):
             self.flow.passed(name, inputs, outputs, self._order + 1)
             return
@@ -700,7 +712,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
             OpEvent(
                 order=order, call=event.index, site=site, operator=name, cost=cost,
                 inputs=self._infos([("", t) for t in inputs]), outputs=self._infos([("", t) for t in outputs]),
-                weights=weight_reads(call, cost), ran=call, masks=tuple(tuple(_stored(t)) for t in inputs),
+                weights={storage: size * experts for storage, size in weights.items()}, ran=call, repeat=often, experts=experts, masks=tuple(tuple(_stored(t)) for t in inputs),
                 step=step, views=tuple(self.flow.views(inputs, call.inputs)),
                 reason="" if cost else reason or operators.reason_of(name), backward=place is not None,
             )
@@ -756,6 +768,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
                 seen.add(tensor.key)
                 total = total + tensor.bytes
         return total
+
+
+@functools.cache
+def _name_of(func: Any) -> str:
+    return func._schema.name.replace("::", ".") if hasattr(func, "_schema") else str(func)
 
 
 def weight_reads(call: Call, cost: Cost | None) -> dict[int, Formula]:

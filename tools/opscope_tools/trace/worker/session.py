@@ -42,6 +42,7 @@ from opscope_tools.trace.worker.flow import held_by, keys_and_values
 from opscope_tools.trace.worker.inputs import Input, Inputs
 from opscope_tools.trace.worker.models import packages
 from opscope_tools.trace.worker.recorder import Recorder, plain_result, tensors_in
+from opscope_tools.trace.worker.routed import ASSUMED
 from opscope_tools.trace.worker.sharing import shared
 from opscope_tools.trace.worker.stored import StoredWeights
 from opscope_tools.trace.worker.symbols import Symbols
@@ -217,6 +218,7 @@ class Session:
                 torch.no_grad(),
                 patches.symbolic_numbers(parts),
                 patches.no_initialisation(),
+                patches.conversions(),
                 absent.counted(own=parts[0] if self.request.fused else ""),
             ):
                 layers = shared(self.model_class, self.config, wanted=self.share)
@@ -354,6 +356,7 @@ class Session:
             stored=self.stored,
             training=self.training,
             plain=self.request.plain and not self.data,
+            valued=self.data == "real",
         )
         self.symbols.env.where = recorder.running
         limit: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
@@ -389,6 +392,8 @@ class Session:
         return recorder
 
     def _say_what_data_decided(self, recorder: Recorder) -> None:
+        if recorder.routing.met:
+            self.assumptions[ASSUMED] = None
         if self.data and recorder.decided:
             self.assumptions[f"Data decides at {', '.join(recorder.decided)}: {_GIVEN[self.data]}"] = None
 
@@ -481,7 +486,7 @@ class Session:
         self.filled_with = frozenset(filling)
         parameters = self._parameters()
         caches = {"use_cache": True} if "use_cache" in parameters else {}
-        with recorder.phase(record=False):
+        with recorder.phase(record=False), _kind_of_encoded(self.model) as encoded:
             filled = self.model(**filling, **caches)
         cache = _cache_of(filled)
         if not cache or cache[0] not in parameters:
@@ -496,7 +501,7 @@ class Session:
         arguments: dict[str, Any] = {stream: new, cache[0]: cache[1], **caches}
         self.given = [Input(stream, tuple(new.shape), torch.int64)]
         if stream == "decoder_input_ids" and "encoder_outputs" in parameters:
-            arguments["encoder_outputs"] = _encoded(filled)
+            arguments["encoder_outputs"] = _encoded(filled, *encoded)
         recorder.keep(cache[1])
         recorder.flow.enter(arguments)
         with recorder.phase(record=True):
@@ -601,14 +606,36 @@ def _held_cache(result: Any) -> Any:
     return None if found is None else found[1]
 
 
-def _encoded(filled: Any) -> Any:
-    """The encoder's result among a pass's results, as the forward takes it."""
+@contextlib.contextmanager
+def _kind_of_encoded(model: Any) -> Iterator[list[type]]:
+    """The class of what the model's encoder gives meanwhile, if it runs."""
+    found: list[type] = []
+    encoder = None
+    with contextlib.suppress(AttributeError, NotImplementedError, TypeError):
+        encoder = model.get_encoder()
+    if not isinstance(encoder, torch.nn.Module):
+        yield found
+        return
+
+    def note(_module: Any, _given: Any, result: Any) -> None:
+        if hasattr(type(result), "__dataclass_fields__") and "last_hidden_state" in type(result).__dataclass_fields__:
+            found[:] = [type(result)]
+
+    handle = encoder.register_forward_hook(note)
+    try:
+        yield found
+    finally:
+        handle.remove()
+
+
+def _encoded(filled: Any, kind: type | None = None) -> Any:
+    """The encoder's result among a pass's results, as the forward takes it: of the class that the encoder gives."""
     from transformers.modeling_outputs import BaseModelOutput
 
     states = getattr(filled, "encoder_last_hidden_state", None)
     if states is None:
         return getattr(filled, "encoder_outputs", None)
-    return BaseModelOutput(last_hidden_state=states)
+    return (kind or BaseModelOutput)(last_hidden_state=states)
 
 
 _BATCHED = (
