@@ -321,7 +321,7 @@ def test_lines_that_are_deleted_added_or_moved_are_told_with_their_section(conte
     write(context)
     report = context.workspace.output / PATH
     text = report.read_text()
-    gone = next(line for line in text.split("\n") if line.startswith("- Settings: "))
+    gone = next(line for line in text.split("\n") if line.startswith("- ") and "; settings: " in line)
     report.write_text(text.replace(f"{gone}\n", ""))
     (problem,) = check(context).problems
     assert (problem.rule, problem.expected, problem.found) == ("TEXT_MISSING", gone, "")

@@ -709,19 +709,17 @@ def _conditions(facts: ImplementationFacts) -> list[str]:
             continue
         known = variables(condition) <= values.keys()
         (inside if not known or holds(condition, values) else outside).append(f"`{condition}`")
-    lines = (
-        [f"Formulas of {facts.main.phase} derived where, of whole sizes from 1 on: {', '.join(inside)}"]
-        if inside
-        else []
-    )
+    said = [f"of whole sizes from 1 on: {', '.join(inside)}"] if inside else []
     if outside:
         # no figure comes from outside a formula's conditions: where a trace at the values differs, its document is taken
         held = facts.main.phase in facts.points
         same = "at the values of section 3.1, which are outside, they give what a trace made there gave"
-        lines.append(
-            f"Formulas of {facts.main.phase} derived where: {', '.join(outside)}; "
-            + (same if held else "the values of section 3.1 are outside")
-        )
+        said.append(f"{', '.join(outside)}; {same if held else 'the values of section 3.1 are outside'}")
+    lines = (
+        [f"Formulas of {facts.main.phase} derived where{',' * bool(inside)} {'; and where '.join(said)}"]
+        if said
+        else []
+    )
     if lines and (others := [document.phase for document in facts.documents[1:]]):
         lines[-1] += f". Formulas of {' and '.join(others)} stand with their conditions in 11.B"
     past = crossing_said(facts.graphs[0], values, facts.crossed) if facts.crossed is not None else ""

@@ -151,8 +151,8 @@ def key_features(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
             counted = isinstance(value, int) and not isinstance(value, bool)
             shown = quotes(f"setting.{key}", int(str(value))) if counted else str(value)
             settings.append(f"{_effect(facts, key, value)}`{key}` = {shown} (`{found[0]}:{found[1]}`)")
-    made_of = ["; ".join(classes)] if classes else []
-    return [*features, *made_of, *([f"Settings: {'; '.join(settings)}"] if settings else [])]
+    made_of = [*classes, *([f"settings: {'; '.join(settings)}"] if settings else [])]
+    return [*features, *(["; ".join(made_of)] if made_of else [])]
 
 
 def layers_turned(facts: ImplementationFacts) -> tuple[int, int]:

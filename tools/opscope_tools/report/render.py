@@ -27,7 +27,7 @@ from opscope_tools.report.pins import pinned
 from opscope_tools.report.prose import prose_problems
 from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.sources import SourceReader
-from opscope_tools.report.story import story
+from opscope_tools.report.story import glance, story
 from opscope_tools.report.summary import summarise
 from opscope_tools.report.tasks import Task, tasks
 from opscope_tools.report.timeline import LEGEND
@@ -129,12 +129,14 @@ def _context(facts: ImplementationFacts, quotes: Quotes, catalogue: Sequence[Tas
         "given": configuration_given(facts),
         "framework": overview.framework(facts),
         "date": facts.date,
+        "glance": glance(facts, quotes),
         "story": story(facts, quotes),
         "features": overview.key_features(facts, quotes),
         "execution": overview.execution_lines(facts),
-        "configuration": "\n\n".join(filter(None, (
-            table(TABLES["3.1"], configuration.configuration_rows(facts, quotes)), configuration.docstrings(facts), configuration.configuration_note(facts),
-        ))),
+        "configuration": "\n\n".join((
+            table(TABLES["3.1"], configuration.configuration_rows(facts, quotes)),
+            f"{configuration.docstrings(facts)} {configuration.configuration_note(facts)}".strip(),
+        )),
         "kernels": table(TABLES["3.2"], kernels.kernel_rows(facts)),
         "constraints": configuration.constraint_lines(facts),
         "phase": facts.main.phase,

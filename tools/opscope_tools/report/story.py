@@ -19,6 +19,7 @@ from opscope_tools.report.changes import STEPS, saved, units
 from opscope_tools.report.facts import ImplementationFacts, leaves, short, told_hidden, walk
 from opscope_tools.report.findings import repeated
 from opscope_tools.report.kinds import sliding_window, windowed
+from opscope_tools.report.markdown import table
 from opscope_tools.report.overview import attention_kind, of_latents, parts_said
 from opscope_tools.report.purposes import shared_experts
 from opscope_tools.report.quotes import Quotes, as_prose, in_code, joined
@@ -66,6 +67,31 @@ def story(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
         ("Left out", list(_left_out(facts))),
     )
     return [f"**{title}:** {' '.join(said)}" for title, texts in answers if (said := [text for text in texts if text])]
+
+
+def glance(facts: ImplementationFacts, quotes: Quotes) -> str:
+    """The main figures of each pass, a row each; what they are made of and hold for, the lines below it say."""
+    rows = []
+    for document in facts.documents:
+        phase, figures = document.phase, facts.totals(document)
+        cost = [quotes.said(f"{phase}.flops", figures.flops), quotes.said(f"{phase}.bytes", figures.bytes)]
+        rows.append((phase, *cost, *_timed(facts, phase, quotes)))
+    return table(
+        ("Pass", "FLOPs", "Bytes, eagerly", "Time, modelled", "Bound, and by what", "On", "Memory of each"), rows
+    )
+
+
+def _timed(facts: ImplementationFacts, phase: str, quotes: Quotes) -> tuple[str, str, str, str]:
+    found = facts.served.get(phase)
+    if found is None:
+        return ("not modelled",) * 4
+    totals, use, of = found.totals, found.memory, f"{phase}.time{'.held' * bool(facts.held)}"
+    took = totals.calibrated_seconds
+    time = quotes.said(f"{of}.calibrated", took) if took is not None else "not measured"
+    bound = f"{quotes.said(f'{of}.bound', totals.bound_seconds)}, by {_limited(found)}"
+    fits = "fits" if use.fits else "does not fit"
+    kept = f"{plain_bytes(use.needed_bytes)} of {plain_bytes(use.usable_bytes)}: {fits}"
+    return time, bound, f"{_devices(facts, quotes)} {found.hardware.name}", kept
 
 
 def times_said(facts: ImplementationFacts) -> list[str]:
