@@ -58,6 +58,8 @@ UNLIKE = "launch and bandwidth"
 #: backends and precisions of products whose measured times hold the host's: their floor is 55 to 330 us (vLLM) and 12 us (TensorRT-LLM),
 #: whatever the size, and 3 to 6 us in the tables of others; no fit rests on them
 HOST_BOUND = {("vllm", "fp8_block"), ("trtllm", "fp8")}
+#: exponent of the power law by which tokens choose experts, as kernels were measured: routers are not even
+ROUTING_SKEW = 1.01
 
 
 class Hardware(Frozen):
@@ -327,6 +329,9 @@ class Alternative(Frozen):
         default=(),
         description="Whose kernels those that it changes were measured as, before and after; another's may take longer or less.",
     )
+    outside: tuple[str, ...] = Field(
+        default=(), description="Sizes of the kernels that it changes beyond those that were measured."
+    )
     widened_to: str = Field(
         default="", description="What products of such weights run in where the device has no units for them."
     )
@@ -485,6 +490,7 @@ class RooflineResult(ToolResult):
 __all__ = [
     "ALONE",
     "HOST_BOUND",
+    "ROUTING_SKEW",
     "UNLIKE",
     "Alternative",
     "CalibrationNote",

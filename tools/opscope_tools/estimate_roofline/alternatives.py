@@ -81,7 +81,7 @@ def alternatives(
                     name=name, seconds=after, saved_seconds=before - after, share=round(1 - after / before, 4),
                     basis="calibrated" if known else "bound", bound_share=round(1 - then.bound / now.bound, 4),
                     error_share=error_share, other_backend=other, other_share=saved,
-                    widened_to=_widened_to(name, device), backends=_backends(name.rpartition(" ")[2], after_it) if known else (),
+                    outside=_outside(as_it_is[like], after_it) if known else (), widened_to=_widened_to(name, device), backends=_backends(name.rpartition(" ")[2], after_it) if known else (),
                     unmeasured=tuple(dict.fromkeys((*now.unmeasured, *then.unmeasured))) if calibration is not None else (),
                 )
             )  # fmt: skip
@@ -115,6 +115,12 @@ def _backends(precision: str, found: Sequence[Estimate]) -> tuple[str, ...]:
     """Whose kernels of that precision stand for those of a pass."""
     times = [one.measured for one in found if one.kernel.precision == precision and one.measured is not None]
     return tuple(sorted({time.by.backend for time in times}))
+
+
+def _outside(before: Sequence[Estimate], after: Sequence[Estimate]) -> tuple[str, ...]:
+    """Sizes of the kernels that differ beyond those that were measured with the change."""
+    changed = (then for now, then in zip(before, after, strict=True) if now.kernel != then.kernel)
+    return tuple(dict.fromkeys(name for one in changed if one.measured is not None for name in one.measured.outside))
 
 
 def _off(before: Sequence[Estimate], after: Sequence[Estimate]) -> float:

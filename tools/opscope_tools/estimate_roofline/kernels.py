@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from opscope_schemas.estimates import ALONE, Parallel
+from opscope_schemas.estimates import ALONE, ROUTING_SKEW, Parallel
 from opscope_schemas.formula import Rational, approximated, variables
 
 from opscope_tools.hardware.forms import (
@@ -40,8 +40,6 @@ from opscope_tools.trace.routing import expert_layers, routings, touched
 from opscope_tools.trace.serving import EngineKernel, kernels
 from opscope_tools.trace.sharding import Shards, Split, shards
 
-#: exponent of the power law by which tokens choose experts, as kernels were measured: routers are not even
-_SKEW = 1.01
 #: fused kernels of linear attention -> as they were measured
 _LINEAR = {
     "chunk_gated_delta_rule": DELTA_PREFILL, "fused_recurrent_gated_delta_rule": DELTA_DECODE, "causal_conv1d_fwd": CONVOLUTION,
@@ -465,7 +463,7 @@ def _experts(parts: Sequence[_Part], point: _Point, index: int) -> Kernel:
     )  # fmt: skip
     sizes = {
         "tokens": tokens, "hidden": hidden, "inter": inter, "topk": rows / tokens, "experts": experts, "tp": 1.0, "ep": 1.0,
-        "weight_bytes": BYTES[precision], "skew": _SKEW, "matrices": float(round(whole.matmul_flops / (2 * rows * hidden * inter))),
+        "weight_bytes": BYTES[precision], "skew": ROUTING_SKEW, "matrices": float(round(whole.matmul_flops / (2 * rows * hidden * inter))),
     }  # fmt: skip
     spread = point.parallel
     if spread.tp * spread.dp * spread.ep == 1:

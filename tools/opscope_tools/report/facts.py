@@ -364,6 +364,10 @@ _BY_NAME = (
 )
 
 
+#: operators of a class that normalises
+_NORMALISES = re.compile(r"norm|\.(rsqrt|sqrt|mean|var|std|pow)\b")
+
+
 def role_of(class_name: str, kernels: Sequence[Kernel]) -> str:
     """What a module does, from the operators of its own lines, else from its name; `module` where neither says."""
     operators = " ".join(kernel.operator for kernel in kernels if kernel.kernel_type == "basic")
@@ -372,10 +376,10 @@ def role_of(class_name: str, kernels: Sequence[Kernel]) -> str:
             return role
     if any(short(site.function) == _KEEPS_STATES for kernel in kernels for site in kernel.via):
         return "state-space layer"
-    return next(
-        (role for pattern, role in _BY_OPERATOR if pattern.search(operators)),
-        next((role for pattern, role in _BY_NAME if pattern.search(short(class_name))), "module"),
-    )
+    named = [role for pattern, role in _BY_NAME if pattern.search(short(class_name))]
+    if not _NORMALISES.search(operators):  # it calls a norm, or is called after one that it does without
+        named = [role for role in named if role != "normalisation"]
+    return next((role for pattern, role in _BY_OPERATOR if pattern.search(operators)), next(iter(named), "module"))
 
 
 def locate(reader: SourceReader, class_name: str) -> tuple[str, Span] | None:
@@ -785,6 +789,16 @@ class ImplementationFacts:
         run = [k for _, _, k in walk(self.main.kernels, "") if k.operator and k.inputs]
         dense = any("bmm" in k.operator and k.inputs[0].shape[:1] == ("{num_experts}",) for k in run)
         return dense and not any("grouped" in k.operator for k in run)
+
+    def dearest_of(self, role: str) -> str:
+        """The class of a role whose calls compute most, or move most where none computes; empty where there is none."""
+        values, cost = self.point(self.main), dict[str, tuple[float, float]]()
+        for _, _, kernel in walk(self.main.kernels, ""):
+            figures = Figures.sum([kernel], values) if kernel.class_name else None
+            if figures is not None:
+                flops, moved = cost.get(kernel.class_name, (0.0, 0.0))
+                cost[kernel.class_name] = flops + figures.flops, moved + figures.bytes
+        return max(self.classes_of(role), key=lambda name: cost[name], default="")
 
     def classes_of(self, role: str) -> list[str]:
         """Classes of the expanded document that play `role`, in order of first call."""

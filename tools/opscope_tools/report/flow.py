@@ -145,6 +145,17 @@ def forward_pass(facts: ImplementationFacts, catalogue: Sequence[Task]) -> list[
     """
     numbers, values, kinds = numbering(catalogue), facts.point(facts.main), kinds_of(facts, facts.main)
     seen: set[tuple[object, ...]] = set()
+    home = {
+        name: found[0]
+        for name in {k.class_name for _, _, k in walk(facts.main.kernels, "")}
+        if name and (found := facts.locate(name))
+    }
+
+    def elsewhere(kernel: Kernel) -> str:
+        """The file of the lines of a module's own operators, where that is not the one that its class stands in."""
+        files = dict.fromkeys(one.file for one in kernel.kernels or () if is_leaf(one))
+        other = [file for file in files if file != home.get(kernel.class_name, file)]
+        return f", its lines those of {other[0].rpartition('/')[2]}" if len(files) == len(other) == 1 else ""
 
     def row(kernel: Kernel, steps: int) -> str:
         """An operator, with the steps of the loop that it runs in, or a call of one; empty: a call of more."""
@@ -180,7 +191,7 @@ def forward_pass(facts: ImplementationFacts, catalogue: Sequence[Task]) -> list[
                 yield depth, f"{head}: tasks {_spans(sorted(set(run)))} again"
                 continue
             seen.add((kernel.class_name, run))
-            yield depth, head
+            yield depth, f"{head}{elsewhere(kernel)}"
             yield from below(kernel.kernels or (), depth + 1, repeat)
         if line:
             yield depth, line

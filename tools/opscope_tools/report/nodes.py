@@ -34,6 +34,12 @@ class _Place:
     numbers: tuple[str, ...] = ()
     count: int = 1
 
+    def has(self, path: str) -> bool:
+        """Whether the numbers that a path has are among its own."""
+        asked = [part for part in path.split(".") if _unnumbered(part) == "*"]
+        each = zip(asked, self.numbers, strict=False)
+        return all(int(part) in _range(own) for part, own in each if part.isdigit() and _range(own))
+
 
 def node_of(facts: ImplementationFacts, class_name: str, call: Kernel | None) -> ModuleNode | None:
     """The module that a call of a class runs."""
@@ -48,7 +54,7 @@ def find(
     """The module of a class at the path of a call, rather one that holds what the call runs, and of several that do one that
     stands for as many modules as the call `runs`; where none stands there, one of the same name, else the first one of the class."""
     found = [place for place in _places(root) if place.node.class_name == class_name]
-    there = [place for place in found if place.path == _unnumbered(path)]
+    there = [place for place in found if place.path == _unnumbered(path) and place.has(path)]
     alike = [place for place in found if place.node.name == path.rpartition(".")[2]]
     fitting = _that_run(there, inside)
     as_many = [place for place in fitting if place.count == runs]

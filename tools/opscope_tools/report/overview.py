@@ -130,7 +130,7 @@ def key_features(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
     features: list[str] = []
     kind, parts = attention_kind(facts), parts_said(facts, quotes)
     for role in dict.fromkeys(facts.role(k.class_name) for _, _, k in walk(facts.main.kernels, "") if k.class_name):
-        for name in facts.classes_of(role)[:1] if role not in _PLAIN else ():
+        for name in (facts.dearest_of(role),) if role not in _PLAIN else ():
             told = (
                 f", {kind[0]}: {_heads(quotes, kind)}{of_latents(facts, quotes)}"
                 if kind

@@ -63,9 +63,9 @@ def memory_graph(facts: ImplementationFacts) -> Graph:
     ]
     return Graph(
         (
-            Vertex("hbm", (f"Global memory (HBM): {'; '.join(lines)}",)),
+            Vertex("hbm", (f"Global memory (HBM): {'; '.join(lines)}{_unmoved(kept)}",)),
             Vertex("sram", (f"Shared memory (SRAM): {'; '.join([*tiles, 'library kernels stage tiles of their own'])}",)),
-            Vertex("registers", (f"Registers: {_handed_on(kept)}",)),
+            Vertex("registers", ("Registers: what a kernel computes with, until it is written",)),
         ),
         (
             Edge("hbm", "sram", "load and store"),
@@ -74,13 +74,13 @@ def memory_graph(facts: ImplementationFacts) -> Graph:
     )  # fmt: skip
 
 
-def _handed_on(kept: Sequence[str]) -> str:
+def _unmoved(kept: Sequence[str]) -> str:
     """What engines do not move of what moves eagerly, of each pass."""
     if not kept:
-        return "what a kernel computes with, until it is written"
+        return ""
     return (
-        "not moved of what moves eagerly, as fused kernels hand it on here, products that are joined read their input once and a "
-        f"cache is not copied: {', '.join(kept)}"
+        "; what engines do not move of what moves eagerly, as fused kernels hand it on in registers, products that are joined read "
+        f"their input once and a cache is not copied: {', '.join(kept)}"
     )
 
 

@@ -240,8 +240,13 @@ def _normalisation(of: _Subject) -> str:
         if centred
         else f"divides {over} by its root mean square"
     )
+    if not of.runs(r"norm|\.(rsqrt|pow|mean|square)\b"):
+        done = f"normalises {over}"
     if grouped:
-        done = f"scales {over} by the statistics of its group"
+        whose = "channel, as training left them" if of.runs("batch_norm") else "group of channels over all places"
+        done = f"takes a mean away and divides by a standard deviation, those of each {whose}"
+    if of.runs("weight_norm"):
+        return "makes a weight of its learned direction, brought to length 1, and a learned magnitude"
     node = node_of(of.facts, of.module.class_name, of.facts.calls.get(of.module.class_name))
     held = node is not None and weights_of(of.facts.tree, node)
     learned = [name for name in ("weight", "bias") if node is not None and held and name in node.weights]

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from opscope_schemas.analysis import Kernel, ModelAnalysis, ModuleNode, TensorInfo
-from opscope_schemas.estimates import UNLIKE, MemoryUse, OperatorTime, RooflineResult, launches
+from opscope_schemas.estimates import ROUTING_SKEW, UNLIKE, MemoryUse, OperatorTime, RooflineResult, launches
 from opscope_schemas.formula import Rational, evaluate, holds, variables
 from opscope_schemas.units import plain_bytes, seconds, things
 
@@ -434,6 +434,12 @@ def _timed_as(facts: ImplementationFacts) -> str:
         whose = joined(dict.fromkeys(row.backend for row in rows if row.backend))
         parts.append(
             f"{joined(dict.fromkeys(alike))} are timed as kernels like them{f' (of {whose})' * bool(whose)} were measured"
+        )
+    if any("convolution" in row.operation for row in rows if row.kind == "matrix products"):
+        parts.append("convolutions as products of as many rows, columns and inner elements")
+    if "experts" in alike:
+        parts.append(
+            f"experts with some that more tokens choose than others (by a power law of exponent {ROUTING_SKEW:g}), which takes longer than choices that are even"
         )
     if unlike:
         kinds = joined(dict.fromkeys(row.kind for row in unlike))

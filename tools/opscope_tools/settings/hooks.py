@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from opscope_schemas.extracted_config import KernelHook
 
-from opscope_tools.source.python.decorators import callee, swaps_kernels
+from opscope_tools.source.python.decorators import callee
 from opscope_tools.source.python.trees import PythonSource
 
 _KERNEL = re.compile(r"kernel", re.IGNORECASE)
@@ -21,7 +21,7 @@ def kernel_hooks(source: PythonSource) -> list[KernelHook]:
     found: dict[int, KernelHook] = {}
     for path, node in source.definitions:
         for decorator in node.decorator_list:
-            if swaps_kernels(decorator):
+            if _KERNEL.search(callee(decorator)):
                 found[decorator.lineno] = _hook(source, decorator, path)
     for call in ast.walk(source.tree) if source.tree is not None else ():
         if (
