@@ -474,7 +474,8 @@ class RooflineResult(ToolResult):
         default=(), description="Of the eager view: what engines fuse, most saved first."
     )
     turning_batch: int | None = Field(
-        default=None, description="The smallest batch at which compute limits most of the bound; null: none does."
+        default=None,
+        description="The smallest batch at which compute limits most of the bound, and clearly so at larger ones; null: none does.",
     )
     operators: tuple[OperatorTime, ...]
     calibration: CalibrationNote | None = None

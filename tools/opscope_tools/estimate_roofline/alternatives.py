@@ -34,6 +34,8 @@ _PARTS = {"experts": EXPERTS, "dense": PRODUCT}
 _NARROW = {"fp8": 1.0, "fp8_block": 1.0, "nvfp4": BYTES["nvfp4"]}
 #: precisions that weights are widened to where a device multiplies in no narrower one
 _WIDE = ("bf16", "fp16", "fp32")
+#: times a batch at which computing has to limit so many times what memory does
+_LARGER, _CLEARLY = 16, 1.2
 #: a batch beyond this is no answer
 _MOST = 2**20
 
@@ -217,15 +219,15 @@ def _with_cache(kernel: Kernel) -> Kernel:
 
 
 def turning_batch(kernels: Callable[[int], Sequence[Kernel]], device: Device, now: int) -> int | None:
-    """The smallest batch at which most of the bound is compute; None: none is, or the present one has passed it long ago."""
+    """The smallest batch at which most of the bound is compute, and of larger ones clearly so; None: none is."""
 
-    def computes(batch: int) -> bool:
+    def computes(batch: int, times: float = 1.0) -> bool:
         spent = {"compute": 0.0, "memory": 0.0, "link": 0.0}
         for kernel in kernels(batch):
             seconds, limit = bound(kernel, device)
             if limit is not None:
                 spent[limit] += seconds * kernel.count
-        return spent["compute"] >= max(spent.values())
+        return spent["compute"] >= times * max(spent["memory"], spent["link"])
 
     low, high = 1, max(2, now)
     while not computes(high):
@@ -235,7 +237,8 @@ def turning_batch(kernels: Callable[[int], Sequence[Kernel]], device: Device, no
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if computes(middle) else (middle, high)
-    return high if not computes(low) else low
+    found = high if not computes(low) else low
+    return found if computes(_LARGER * found, _CLEARLY) else None  # else both grow alike, near a half each
 
 
 __all__ = ["alternatives", "changes", "turning_batch"]

@@ -123,8 +123,19 @@ def spread(of: Pass, values: Numbers, parallel: Parallel, found: Sequence[Estima
     return Spread(
         tp=parallel.tp, pp=parallel.pp, ep=parallel.ep, dp=parallel.dp, sp=parallel.sp, zero=parallel.zero, devices=parallel.devices,
         communication=tuple(_row(kind, size, ranks, kinds) for (kind, size, ranks), kinds in told.items()), hidden_seconds=hidden,
-        differs=tuple(_differs(of, heads, parallel.tp)) if parallel.tp > 1 else (), tp_degrees=() if of.eager else _dividing(heads), ep_degrees=() if of.eager else ep_degrees(of, values),
+        differs=(*_differs(of, heads, parallel.tp), *_uneven(of, values, parallel.tp)) if parallel.tp > 1 else (), tp_degrees=() if of.eager else _dividing(heads), ep_degrees=() if of.eager else ep_degrees(of, values),
     )  # fmt: skip
+
+
+def _uneven(of: Pass, values: Numbers, ranks: int) -> Iterator[str]:
+    """Products whose columns do not divide by the ranks; tables of tokens engines pad as a matter of course."""
+    told: dict[tuple[int, str], None] = {}
+    for part in of.parts:
+        width = approximated(part.op.outputs[0].shape[-1])(values) if part.split == "column" and part.op.outputs else 0
+        if width % ranks and "*" in part.module:
+            told[int(width), part.module] = None
+    for width, module in told:
+        yield f"The {width:,} columns of `{module}` do not divide by {ranks} and are taken as if they did: an engine pads them, or leaves that part whole on every rank."
 
 
 def _differs(of: Pass, heads: Sequence[tuple[int, int]], ranks: int) -> Iterator[str]:

@@ -34,6 +34,8 @@ _NAMES = {
 }  # fmt: skip
 #: precision of weights -> that of the activations with which its kernels were measured, where it is not bf16
 _ACTIVATIONS = {"fp8": "fp8", "fp8_block": "fp8", "mxfp4_mxfp8": "fp8", "nvfp4": "nvfp4"}
+#: what a rank has to be told all of
+_WHOLE = ("all_reduce", "send")
 #: how far the time of what only moves data may be off: chosen, not measured
 _LOOSE = (0.6, 1.5)
 
@@ -51,9 +53,11 @@ class Estimate:
 
 def bound(kernel: Kernel, device: Device) -> tuple[float, Limit | None]:
     """Matrix-product FLOPs at the peak of their precision, or bytes at the bandwidth of memory: whichever takes longer."""
-    if kernel.ranks > 1:  # each rank's own part it has: a switch may add up the others'
+    if kernel.ranks > 1:
         link = device.link(kernel.ranks)
-        shared = kernel.exchanged * (kernel.ranks - 1) / kernel.ranks
+        # of a sum every element holds what others have, whoever adds it up, and what is sent is sent whole; else a rank has its own part
+        others = 1.0 if kernel.operation in _WHOLE else (kernel.ranks - 1) / kernel.ranks
+        shared = kernel.exchanged * others
         return (shared / link.bytes_per_second if link else 0.0), "link"
     compute = kernel.matmul_flops / device.peak(kernel.units)[0]
     memory = kernel.moved / device.bandwidth

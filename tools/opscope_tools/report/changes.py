@@ -160,10 +160,11 @@ def _backend(found: RooflineResult) -> str:
 
 
 def _by(one: Alternative, asked: str) -> str:
-    """Whose kernels were measured, where these are not all those that the pass is timed as."""
+    """Whose kernels were measured, where these are not all those that the pass is timed as, and whether at other sizes."""
+    beyond = "; by fits of other sizes than these" * bool(one.outside)
     if not one.backends or one.backends == (asked,):
-        return ""
-    return f"; kernels of {' and '.join(one.backends)}"
+        return beyond
+    return f"; kernels of {' and '.join(one.backends)}{beyond}"
 
 
 def _other(one: Alternative, key: str, quotes: Quotes) -> str:

@@ -83,7 +83,7 @@ def paper_lines(facts: ImplementationFacts) -> list[str]:
     kept = [
         f'"{title}", [arXiv {number}](https://arxiv.org/abs/{number})' for title, number in dict.fromkeys(_kept(facts))
     ]
-    lines = [f"Named in its source: {'; '.join(named)}"] if named else []
+    lines = [f"Named in the source of what ran: {'; '.join(named)}"] if named else []
     return [*lines, *([f"From opscope's table of papers: {'; '.join(kept)}"] if kept else [])]
 
 

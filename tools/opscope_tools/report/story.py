@@ -627,7 +627,7 @@ def _turns(facts: ImplementationFacts, quotes: Quotes) -> Iterator[str]:
         batch = quotes("decode.turning_batch", turns)
         yield f"{with_each}, computing limits most of a decode step's bound{on} from a batch of {batch} on; below it, memory."
     else:
-        yield f"{with_each}, memory limits most of a decode step's bound{on} at every batch."
+        yield f"{with_each}, computing limits no more than about half of a decode step's bound{on} at any batch."
     yield from _in_batches(facts, quotes)
     use, at = facts.served["decode"].memory, facts.point(document)
     per_token, weights, batch_size = use.cache_bytes_per_token, use.weights_bytes, at.get("batch_size", 1)
