@@ -84,13 +84,13 @@ def _measured(what: str, key: str, found: RooflineResult, quotes: Quotes) -> str
     ]
     if longer:
         told = [
-            f"{one.name} ({percent(one, bound=False)}{_by(one, asked)}{_other(one, f'{key}.{one.name}', quotes)})"
+            f"{one.name} (by {percent(one, bound=False)} of its time{_by(one, asked)}{_other(one, f'{key}.{one.name}', quotes)})"
             for one in longer
         ]
         groups.append(f"longer with {', '.join(told)}")
     if alike:
         groups.append(
-            f"too little to tell by fits with {', '.join(f'{one.name} ({percent(one, bound=True)}{_by(one, asked)})' for one in alike)}"
+            f"too little to tell by fits with {', '.join(f'{one.name} ({percent(one, bound=True)} of its bound{_by(one, asked)})' for one in alike)}"
         )
     said = "; ".join(filter(None, groups))
     return f"Of {what} as modelled (of its bound): {said}." if said else ""

@@ -432,7 +432,7 @@ def formulas_elsewhere(facts: ImplementationFacts) -> list[str]:
     """Of every pass but the main one a line with the formulas of the whole, and what they hold under that the others do not ask."""
     found = []
     for document in facts.documents[1:]:
-        own = [f"`{c}`" for c in document.conditions if c not in facts.main.conditions]
+        own = [f"`{condition}`" for condition in document.conditions]
         where = f", where {', '.join(own)}" * bool(own)
         formulas = "; ".join(f"{label} `{formula}`" for label, formula in _formulas(document.totals))
         found.append(f"One call of `{short(document.class_name)}` in {document.phase}{where}: {formulas}")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from opscope_tools.report.facts import ImplementationFacts, short, walk
 from opscope_tools.report.nodes import with_weights
-from opscope_tools.report.overview import model_files, scopes
+from opscope_tools.report.overview import model_files, ran_in, scopes
 from opscope_tools.report.sources import Span
 
 __all__ = ["paper_lines"]
@@ -107,8 +107,9 @@ def _spans(facts: ImplementationFacts) -> Iterator[tuple[str, Span]]:
     """What ran of the files that define modules with weights: what says where an activation comes from is of no one model."""
     places = map(facts.locate, with_weights(facts.tree))
     files = {place[0] for place in places if place is not None} | {facts.modeling_file}
+    ran = ran_in(facts)  # functions too
     for path, names in model_files(facts).items():
-        for name in sorted(names) if path in files else ():
+        for name in sorted(names | ran.get(path, set())) if path in files else ():
             span = facts.reader.definition(path, name)
             if span is not None:
                 yield path, span

@@ -571,11 +571,11 @@ def _masks(graph: _Graph) -> None:
 
 
 def _unasked(graph: _Graph, index: int) -> bool:
-    """Whether a tensor of positions has readers, none of which runs or reads it any more."""
+    """Whether a tensor of positions has no reader that runs and reads it: none at all, as what a mask's maker is handed unused."""
     readers = graph.readers.get(index, [])
     left = (r for r in readers if r.order not in graph.unmade and (r.order, index) not in graph.unread)
     plain = graph.kinds[index] == "activation" and index not in graph.handed_on
-    return plain and bool(readers) and not any(left) and _of_positions(graph, index)
+    return plain and not any(left) and _of_positions(graph, index)
 
 
 def _hub_kernels(graph: _Graph) -> None:
