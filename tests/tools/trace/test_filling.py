@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from opscope_schemas.analysis import TensorInfo, Variable
 from opscope_schemas.errors import TraceError
 from opscope_schemas.estimates import ALONE
@@ -24,6 +25,7 @@ from opscope_tools.trace.flights import Running
 from opscope_tools.trace.protocol import KeptRecord, ModelSpec, Trace, TraceRequest
 from opscope_tools.trace.worker import attempts
 from opscope_tools.trace.worker.attempts import Way
+from opscope_tools.trace.worker.places import Settings
 
 MADE = Trace(
     model_class="a.Model", config_class="a.Config", model_type="a", phase="decode", attention="sdpa", calls=(), ops=(),
@@ -125,3 +127,18 @@ def test_no_trace_says_how_many_sequences_fit_where_each_number_of_them_is_one(
 
 def _flow(weights: str) -> Any:
     return SimpleNamespace(weights=weights, cache=None, inputs="", phase="prefill")
+
+
+class _Notes(torch.nn.Module):
+    def forward(self, x: torch.Tensor, kept: Any) -> torch.Tensor:
+        self.kept = kept
+        return x
+
+
+@pytest.mark.parametrize(("kept", "expected"), [(torch.float32, False), ("eager", False), ([1], True), (7, True)])
+def test_a_layer_that_notes_a_dtype_keeps_nothing_that_one_alike_would_not(kept: Any, expected: bool) -> None:
+    layer = _Notes()
+    settings = Settings([layer])
+    layer(torch.ones(1), kept)
+    assert settings.ran(layer) == expected
+    assert not settings.ran(layer)

@@ -132,6 +132,10 @@ class Layer:
             self.hand_on(uses)
 
 
+#: values that say the same on every layer that has them
+_WORDS = (torch.dtype, str, bool)
+
+
 class Settings:
     """What others set on layers between their calls: a model may tell each layer what to do by an attribute.
 
@@ -150,9 +154,13 @@ class Settings:
         return tuple(sorted(self._told.get(id(layer), {}).items()))
 
     def ran(self, layer: Any) -> bool:
-        """It ran, or one that is alike did: what it has now is its own. Whether that is not what it had before."""
-        before, self._held[id(layer)] = self._held[id(layer)], _state(layer)
-        return before != self._held[id(layer)]
+        """It ran, or one that is alike did: what it has now is its own. Whether that is not what it had before, and more than a word that
+        one alike would have noted too: the dtype of what it was given, say."""
+        before, now = self._held[id(layer)], _state(layer)
+        self._held[id(layer)] = now
+        parts = dict(layer.named_modules()) if before != now else {}
+        changed = {place for place in {**before, **now} if before.get(place) != now.get(place)}
+        return any(not isinstance(vars(parts[path]).get(name, layer), _WORDS) for path, name in changed)
 
 
 def _state(layer: Any) -> dict[tuple[str, str], str]:
