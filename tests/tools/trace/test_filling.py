@@ -129,7 +129,7 @@ def _flow(weights: str) -> Any:
     return SimpleNamespace(weights=weights, cache=None, inputs="", phase="prefill")
 
 
-class _Notes(torch.nn.Module):
+class _Notes(torch.nn.Module):  # type: ignore[misc]  # torch is untyped here
     def forward(self, x: torch.Tensor, kept: Any) -> torch.Tensor:
         self.kept = kept
         return x
