@@ -14,6 +14,7 @@ from opscope_schemas.common import ToolArguments
 from opscope_schemas.errors import ConfigError, TraceError, ValuesError
 from opscope_schemas.estimates import (
     ALONE,
+    Alternative,
     ClassTime,
     Hardware,
     MemoryUse,
@@ -522,12 +523,12 @@ def _with_slowest(result: RooflineResult, rows: int) -> RooflineResult:
         update={
             "operators": tuple(_rounded(one, launch_seconds=launches(one) and one.launch_seconds, classes=()) for one in slowest),
             "hardware": result.hardware.model_copy(update={"sources": ()}), "totals": _rounded(result.totals),
-            "spent": tuple(map(_rounded, result.spent)), "shortened": said,
+            "spent": tuple(map(_rounded, result.spent)), "alternatives": tuple(map(_rounded, result.alternatives)), "shortened": said,
         }
     )  # fmt: skip
 
 
-_Timed = TypeVar("_Timed", OperatorTime, TimeTotals, ClassTime)
+_Timed = TypeVar("_Timed", OperatorTime, TimeTotals, ClassTime, Alternative)
 
 
 def _rounded(row: _Timed, **others: Any) -> _Timed:
@@ -535,7 +536,9 @@ def _rounded(row: _Timed, **others: Any) -> _Timed:
     row = row.model_copy(update=others)
     return row.model_copy(
         update={
-            n: float(f"{x:.4g}") for n, x in row if n.endswith(("_seconds", "_per_second")) and isinstance(x, float)
+            n: float(f"{x:.4g}")
+            for n, x in row
+            if (n.endswith(("_seconds", "_per_second")) or n == "seconds") and isinstance(x, float)
         }
     )
 
