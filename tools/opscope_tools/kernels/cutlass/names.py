@@ -326,7 +326,7 @@ def _derived(source: CSource, scope: Scope) -> bool:
 def _is_name(text: str) -> bool:
     """Whether a text is one name with its template arguments, no expression of several."""
     position = 0
-    while (match := re.compile(r"\s*(?:::)?\s*(?:template\s+)?\w+\s*").match(text, position)) is not None:
+    while (match := re.compile(r"\s*+(?:::\s*+)?(?:template\s++)?\w++\s*+").match(text, position)) is not None:
         position = match.end()
         if text[position : position + 1] == "<":
             position = matching_angle(text, position) + 1
