@@ -10,6 +10,7 @@ from opscope_schemas.errors import OpscopeError
 from opscope_schemas.formula import evaluate
 from opscope_tools.costing.arguments import CostArguments
 from opscope_tools.count_flops import count_flops
+from opscope_tools.expand_refs import ExpandArguments, expand_refs
 from opscope_tools.running.engines import close_engines
 from opscope_tools.running.tool import ToolContext
 from opscope_tools.running.workspace import Workspace
@@ -305,6 +306,13 @@ def test_what_the_file_itself_builds_the_class_with_is_taken(alone: ToolContext)
     assert at(document(alone, "alone.Stack", config={"out_dim": 8}), batch_size=2, seq_len=3) == 2 * 6 * (
         2 * 40 * 40 + 40 * 8
     )
+
+
+def test_modules_that_a_sequential_calls_are_called_on_the_line_of_its_forward(alone: ToolContext) -> None:
+    (sequential,) = expand_refs(ExpandArguments(target="alone.Stack"), alone).document.kernels
+    assert sequential.kernels is not None
+    calls = [(k.file, k.code) for k in sequential.kernels]
+    assert calls == [("torch/nn/modules/container.py", "input = module(input)")] * 3
 
 
 def test_a_size_that_cannot_be_a_symbol_is_fitted(alone: ToolContext) -> None:

@@ -20,9 +20,11 @@ from opscope_schemas.analysis import CallSite
 
 from opscope_tools.trace.protocol import Site
 
+#: where Sequential's forward stands, which calls its modules
+_CONTAINERS = "torch/nn/modules/container.py"
 #: torch's own machinery between a line of model code and an operator is not source that anybody analyses
 _MACHINERY = ("torch/_", "torch/utils/", "torch/nn/functional.py", "torch/nn/modules/module.py", "torch/overrides.py",
-              "torch/fx/", "torch/autograd/", "torch/functional.py", "torch/library.py", "torch/_ops.py", "torch/nn/modules/container.py")  # fmt: skip
+              "torch/fx/", "torch/autograd/", "torch/functional.py", "torch/library.py", "torch/_ops.py", _CONTAINERS)  # fmt: skip
 
 
 def _folders(module: ModuleType) -> list[str]:
@@ -105,17 +107,23 @@ class Frames:
         stack.reverse()  # outermost first
         codes = self.codes(kind) if kind is not None else ()
         at = self._forward_frame(stack, codes)
-        visible = [(code, line) for code, line in stack[at:] if self.relative(code.co_filename) is not None]
+        visible = [(code, line) for code, line in stack[at:] if self._is_told(code, codes)]
         if not visible:
             return None, None
         (code, line), *helpers = visible
         via = tuple(
-            CallSite(function=c.co_qualname.rpartition(".")[2], file=self.relative(c.co_filename) or "", line=n)
+            CallSite(function=c.co_qualname.rpartition(".")[2], file=self.relative_any(c.co_filename), line=n)
             for c, n in helpers
             if not c.co_name.startswith("<")
         )
         text = linecache.getline(code.co_filename, line).strip()
-        return Site(file=self.relative(code.co_filename) or "", line=line, code=text, via=via), code
+        return Site(file=self.relative_any(code.co_filename), line=line, code=text, via=via), code
+
+    def _is_told(self, code: CodeType, codes: tuple[CodeType, ...]) -> bool:
+        """Whether results name the lines of a function: of torch's machinery only a forward that itself calls modules, a container's."""
+        if self.relative(code.co_filename) is not None:
+            return True
+        return code in codes and self.relative_any(code.co_filename) == _CONTAINERS
 
     def _forward_frame(self, stack: list[tuple[CodeType, int]], codes: tuple[CodeType, ...]) -> int:
         """Index of the forward's frame: the function as written, else what the innermost wrapper runs instead of it."""
