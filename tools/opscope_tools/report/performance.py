@@ -11,7 +11,7 @@ from opscope_schemas.notes import UNPADDED
 from opscope_schemas.units import plain_bytes, things
 
 from opscope_tools.report import scan
-from opscope_tools.report.facts import Figures, ImplementationFacts, is_leaf, leaves, limited, short, told_hidden
+from opscope_tools.report.facts import Figures, ImplementationFacts, is_leaf, leaves, limited, short, told_hidden, walk
 from opscope_tools.report.graph import Edge, Graph, Vertex
 from opscope_tools.report.kernels import in_code
 from opscope_tools.report.markdown import table
@@ -159,10 +159,13 @@ def bottlenecks(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
         lines.append(f"**{title}:** {'; '.join(said)}")
     waits, files = r"(\.item\(\)|synchronize\(|\.tolist\(\)|\.cpu\(\))", package_files(facts)
     found = [hit for path, names in files.items() for hit in scan.matching_lines(facts.reader, path, waits, names)]
-    ran = [hit for hit in found if _ran(facts, hit)]
+    run = _functions_run(facts)
+    ran = [hit for hit in found if _function_of(facts, hit) in run]
+    besides = _called_besides(facts, run)
+    called = [hit for hit in found if _function_of(facts, hit) in besides]
     apart = [hit for hit in ran if _behind_a_condition(facts, hit)]
     hits = dict.fromkeys([*(hit for hit in ran if hit not in apart), *_waited_for(facts)])
-    said, beside = ([f"`{hit.text.strip()}` ({hit.pointer})" for hit in each] for each in (hits, apart))
+    said, beside, unseen = ([f"`{hit.text.strip()}` ({hit.pointer})" for hit in each] for each in (hits, apart, called))
     unasked = (
         "; these passes were given no attention mask, and code that is given one may ask for its values"
         if any(UNPADDED in document.assumptions for document in facts.documents)
@@ -173,7 +176,8 @@ def bottlenecks(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
         f"for conditions on what an operator computes; not for copies between host and device, such as `.to(device)`{unasked}"
     )
     behind = f"; behind conditions, of which no operator tells whether these passes meet them: {', '.join(beside)}"
-    lines.append(f"**Synchronization:** {', '.join(said) if said else none}{behind * bool(beside)}")
+    may = f"; in functions that what ran may call, through which no operator of these passes came: {', '.join(unseen)}"
+    lines.append(f"**Synchronization:** {', '.join(said) if said else none}{behind * bool(beside)}{may * bool(unseen)}")
     return lines
 
 
@@ -246,8 +250,44 @@ def _behind_a_condition(facts: ImplementationFacts, hit: scan.Hit) -> bool:
     )
 
 
-def _ran(facts: ImplementationFacts, hit: scan.Hit) -> bool:
-    """Whether the function around a line is a forward or a helper through which an operator of a pass was issued."""
-    names = {"forward"} | {s.function.rpartition(".")[2] for d in facts.documents for _, k in leaves(d) for s in k.via}
+def _function_of(facts: ImplementationFacts, hit: scan.Hit) -> tuple[str, str]:
+    """File and dotted name of the function around a line; no name where none is."""
     around = [span for span in facts.reader.enclosing(hit.path, hit.line) if not isinstance(span.node, ast.ClassDef)]
-    return bool(around) and around[-1].name.rpartition(".")[2] in names
+    return hit.path, around[-1].name if around else ""
+
+
+def _functions_run(facts: ImplementationFacts) -> set[tuple[str, str]]:
+    """The functions on whose lines passes issued operators or called others, and the forwards of modules that issued none. By file and
+    dotted name: a method may be called as a function of another file is that ran."""
+    found = {
+        (path, span.name)
+        for path, line in facts.lines_run
+        for span in facts.reader.enclosing(path, line)
+        if not isinstance(span.node, ast.ClassDef)
+    }
+    for call in (k for d in facts.documents for _, _, k in walk(d.kernels, "") if k.class_name and not k.kernels):
+        if (place := facts.locate(call.class_name)) is not None:
+            found.add((place[0], f"{place[1].name}.forward"))
+    return found
+
+
+def _called_besides(facts: ImplementationFacts, run: set[tuple[str, str]]) -> set[tuple[str, str]]:
+    """Functions and methods beside those that ran which they call, or which these call, none of whose operators ran."""
+    found, pending = set[tuple[str, str]](), list(run)
+    while pending:
+        path, name = pending.pop()
+        span = facts.reader.definition(path, name)
+        calls = [node.func for node in ast.walk(span.node) if isinstance(node, ast.Call)] if span is not None else []
+        own = [
+            f"{name.rpartition('.')[0]}.{func.attr}"
+            for func in calls
+            if isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name) and func.value.id == "self"
+        ]
+        for called in (*own, *(func.id for func in calls if isinstance(func, ast.Name))):
+            other = facts.reader.definition(path, called)
+            if other is None or other.name != called or isinstance(other.node, ast.ClassDef):
+                continue
+            if (path, called) not in run | found:
+                found.add((path, called))
+                pending.append((path, called))
+    return found
