@@ -137,6 +137,47 @@ def test_what_waits_in_a_branch_in_which_nothing_ran_is_said_to_stand_behind_a_c
     assert waits.startswith(f"**Synchronization:** {said}") is sure
 
 
+def test_what_waits_in_a_method_called_as_a_function_that_ran_is_not_told_as_part_of_the_passes(
+    facts: ImplementationFacts, tmp_path: Path
+) -> None:
+    """Functions are known by their files and classes; what the model calls without an operator of these passes stands apart."""
+    text = "def grouped(x):\n    return x + x.tolist()\n"
+    anew = with_helper(facts, tmp_path / "src", text, 2)
+    end = "return self.lm_head(hidden_states)\n"
+    methods = "\n    def grouped(self, x):\n        return x.item()\n\n    def unasked(self, x):\n        return x.cpu()\n"
+    source = toy.MODELING.replace(end, f"{end[:-1]} if past_key_values else self.grouped(input_ids)\n{methods}")
+    (tmp_path / "src" / toy.FILE).write_text(source)
+    waits = bottlenecks(anew, Quotes())[-1]
+    at = next(n for n, line in enumerate(source.split("\n"), 1) if "x.item()" in line)
+    assert waits == (
+        f"**Synchronization:** `return x + x.tolist()` (`{HELPER}:2`); in functions that what ran may call, through which no operator of "
+        f"these passes came: `return x.item()` (`{toy.FILE}:{at}`)"
+    )
+
+
+def test_a_size_that_several_classes_make_is_cited_where_the_class_that_reckons_with_it_makes_it(
+    facts: ImplementationFacts, tmp_path: Path
+) -> None:
+    tower = "class ToyTower(nn.Module):\n    def __init__(self):\n        self.head_dim = 7\n\n\n"
+    made = "    def __init__(self):\n        self.head_dim = self.hidden_size // self.num_heads\n\n"
+    source = toy.MODELING.replace("class ToyNorm", f"{tower}class ToyNorm").replace(
+        "class ToyAttention(nn.Module):\n", f"class ToyAttention(nn.Module):\n{made}"
+    )
+    anew = read(facts, tmp_path / "src", source)
+    shape = TensorInfo(name="q", shape=("{batch_size}", "{num_heads}", "{seq_len}", "{head_dim}"), dtype="bfloat16")
+    text = facts.main.kernels[1]
+    inner = tuple(
+        k.model_copy(update={"inputs": (shape,)}) if k.operator else k for k in (text.kernels or ())[1].kernels or ()
+    )
+    attention = (text.kernels or ())[1].model_copy(update={"kernels": inner})
+    beside = toy.call(f"{toy.MODULE}.ToyTower", "tower", "= layer(", toy._norm(""))
+    main = facts.main.model_copy(update={"kernels": (facts.main.kernels[0], beside, attention)})
+    rows = configuration_rows(replace(anew, documents=(main, *facts.documents[1:])), Quotes())
+    (row,) = [row for row in rows if row[0] == "`head_dim`"]
+    at = next(n for n, line in enumerate(source.split("\n"), 1) if "self.hidden_size //" in line)
+    assert f"`self.head_dim = self.hidden_size // self.num_heads` (`{toy.FILE}:{at}`)" in row[2]
+
+
 def test_a_forward_that_another_function_ran_in_place_of_is_said_not_to_have_run(facts: ImplementationFacts) -> None:
     norm = facts.main.kernels[2]
     at = toy.line_of("F.linear", toy.LAYERS)

@@ -17,7 +17,7 @@ from opscope_schemas.units import things
 
 from opscope_tools.report import scan
 from opscope_tools.report.crossing import crossing_said
-from opscope_tools.report.facts import ImplementationFacts, product_widths, short, size_at
+from opscope_tools.report.facts import ImplementationFacts, product_widths, short, size_at, walk
 from opscope_tools.report.overview import (
     checked,
     device_tests_said,
@@ -197,7 +197,20 @@ def _in_weights(facts: ImplementationFacts, size: int) -> bool:
 def _made(facts: ImplementationFacts, name: str) -> str:
     """Where the model makes a size that is no field of its configuration."""
     found = matching(facts, rf"\bself\.{name}\s*=(?!=)")
+    found = [hit for hit in found if _reckons_with(facts, hit, name)] or found
     return f"; no field of the configuration: `{in_code(found[0].text.strip())}` ({found[0].pointer})" if found else ""
+
+
+def _reckons_with(facts: ImplementationFacts, hit: scan.Hit, name: str) -> bool:
+    """Whether shapes or costs of what the class around a line runs itself name a size: another class may make another of that name."""
+    around = facts.reader.enclosing(hit.path, hit.line)
+    owner = around[0].name if around else ""
+    for _, above, kernel in walk(facts.main.kernels, facts.main.class_name):
+        if short(above) == owner:
+            texts = [kernel.flops, *(size for tensor in (*kernel.inputs, *kernel.outputs) for size in tensor.shape)]
+            if any(f"{{{name}}}" in text for text in texts):
+                return True
+    return False
 
 
 def _inner_width(facts: ImplementationFacts) -> Variable | None:
