@@ -21,6 +21,8 @@ from opscope_tools.report.tasks import Task
 
 __all__ = ["findings", "ranks_line", "repeated"]
 
+#: lists of layers that are named
+_LISTS = 4
 #: share from which a part is called most
 _HALF = 0.5
 _PINNED = re.compile(r"\{(\w+)\} == \d+")
@@ -46,21 +48,52 @@ def findings(facts: ImplementationFacts, catalogue: Sequence[Task], quotes: Quot
 
 
 def _layers(facts: ImplementationFacts, quotes: Quotes) -> str:
-    held = sum(node.parameters for node in repeated(facts.tree.tree))
+    """What share of the parameters stands in layers, and in which lists these are."""
+    found = _lists(facts.tree.tree, "")
+    held = sum(node.parameters for nodes in found.values() for node in nodes)
     if not held or not facts.tree.parameters:
         return f"`{short(facts.subject)}` repeats no layer."
     share = quotes.decimal("layers.share_of_parameters", 100 * held / facts.tree.parameters, 1)
-    return f"Repeated layers hold {share} % of the parameters; the rest stands outside of them."
+    names = [f"`{path}`" for path, nodes in found.items() if path and any(node.parameters for node in nodes)]
+    more = [f"{len(names) - _LISTS} further lists"] if len(names) > _LISTS + 1 else []
+    of = f" (those of {joined([*names[:_LISTS], *more] if more else names)})" * bool(names)
+    return f"Repeated layers{of} hold {share} % of the parameters; the rest stands outside of them."
 
 
 def repeated(node: ModuleNode) -> list[ModuleNode]:
-    """Layers: modules that are alike in a row, and those of several kinds that a list numbers."""
+    """Layers: modules that are alike in a row, and those of a list that holds a few kinds of them again and again."""
+    return [found for nodes in _lists(node, "").values() for found in nodes]
+
+
+def _lists(node: ModuleNode, path: str) -> dict[str, list[ModuleNode]]:
+    """The layers by the path of the list that holds them, `*` for the numbers of a list that holds it."""
     if node.repeat > 1:
-        return [node]
+        return {} if _bare(node) else {path.rpartition(".")[0]: [node]}
     numbered = [child for child in node.children if child.name[:1].isdigit()]
-    if len(numbered) > 1:
-        return numbered
-    return [found for child in node.children for found in repeated(child)]
+    if len(numbered) > 1 and _stacked(numbered):
+        return {path: numbered}
+    found: dict[str, list[ModuleNode]] = {}
+    for child in node.children:
+        name = "*" if child.name[:1].isdigit() else child.name
+        for place, nodes in _lists(child, f"{path}.{name}" if path else name).items():
+            found.setdefault(place, []).extend(nodes)
+    return found
+
+
+def _stacked(numbered: Sequence[ModuleNode]) -> bool:
+    """Whether numbered modules are layers: fewer classes than modules, none an operator of the library, and each that stands once holds
+    others; a projection, an activation and a projection are steps of one module."""
+    often = Counter[str]()
+    for child in numbered:
+        often[child.class_name] += child.repeat
+    return len(often) < often.total() and not any(
+        _bare(child) or (often[child.class_name] == 1 and not child.children) for child in numbered
+    )
+
+
+def _bare(node: ModuleNode) -> bool:
+    """Whether a module is one operator of the library, with or without a weight."""
+    return node.class_name.startswith("torch.") and not node.children
 
 
 def _pinned(facts: ImplementationFacts, sizes: Sequence[str]) -> dict[str, list[str]]:
