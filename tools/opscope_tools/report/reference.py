@@ -31,6 +31,8 @@ __all__ = [
     "references",
 ]
 
+#: lines of one operator that are named
+_LINES = 3
 #: operators that do the work of several; what each fuses is its definition, not an estimate
 _FUSED = (
     (re.compile(r"sdpa|scaled_dot_product|flash_attention"), "scores, softmax and weighted sum"),
@@ -137,10 +139,10 @@ def _longest(facts: ImplementationFacts, quotes: Quotes) -> str:
         nowhere = ", which the model's file reads nowhere" if facts.unread(path) else ""
         said.append(f"`{path}` = {quotes(f'setting.{path}', value)} ({at}){nowhere}")
     if said:
-        rotary = facts.classes_of("position embedding")
+        rotary = _of_sequence(facts, "position embedding")
         turned = turned_in(facts, quotes)
         computed = (
-            f" Positions enter the {_where(facts)}{f' of {turned}' * bool(turned)} through `{short(rotary[0])}` ({facts.pointer(rotary[0])})."
+            f" Positions enter the {_where(facts)}{f' of {turned}' * bool(turned)} through `{short(rotary)}` ({facts.pointer(rotary)})."
             if rotary
             else ""
         )
@@ -159,14 +161,36 @@ def _longest(facts: ImplementationFacts, quotes: Quotes) -> str:
     return f"None declared: searched `{short(facts.tree.config_class)}` ({where}) and what it holds for max_position_embeddings."
 
 
+def _of_sequence(facts: ImplementationFacts, role: str) -> str:
+    """The class of a role that what is read as tokens goes through, not that of a tower which reads something else: the dearest of those
+    whose costs the lengths of the sequence decide, else the dearest; empty where there is none."""
+    lengths = {"seq_len", "cache_len"}
+    texts: dict[str, list[str]] = {}
+    for _, _, kernel in walk(facts.main.kernels, ""):
+        texts.setdefault(kernel.class_name, []).append(f"{kernel.flops} + {kernel.memory_access.read}")
+    named = [name for name in facts.classes_of(role) if any(variables(text) & lengths for text in texts[name])]
+    dearest = facts.dearest_of(role)
+    return dearest if dearest in named or not named else named[0]
+
+
 def fused_operators(facts: ImplementationFacts) -> list[tuple[str, str, str]]:
-    """Operators of the first document that do the work of several: name, what they fuse, pointer."""
-    found: dict[str, tuple[str, str, str]] = {}
+    """Operators of the first document that do the work of several: name, what they fuse, pointers to the lines, the dearest first."""
+    values = facts.point(facts.main)
+    found: dict[str, tuple[str, dict[str, int]]] = {}
     for _, kernel in leaves(facts.main):
         for pattern, parts in _FUSED:
             if pattern.search(kernel.operator):
-                found.setdefault(kernel.operator, (kernel.operator, parts, f"`{kernel.file}:{kernel.line}`"))
-    return list(found.values())
+                _, places = found.setdefault(kernel.operator, (parts, {}))
+                at = f"`{kernel.file}:{kernel.line}`"
+                places[at] = places.get(at, 0) + evaluate(kernel.flops, values)
+    return [(name, parts, _dearest_first(places)) for name, (parts, places) in found.items()]
+
+
+def _dearest_first(places: Mapping[str, int]) -> str:
+    """The first few places by what they cost, and how many there are besides."""
+    said = sorted(places, key=lambda at: -places[at])
+    more = len(said) - _LINES
+    return ", ".join(said[:_LINES]) + (f" and {more} further {things(more, 'line')}" if more > 0 else "")
 
 
 def _fusion(facts: ImplementationFacts) -> str:
