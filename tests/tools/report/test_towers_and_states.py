@@ -5,15 +5,20 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+import pytest
 import report_toy as toy
-from opscope_schemas.analysis import CallSite, ModuleNode
+from opscope_schemas.analysis import CallSite, Kernel, ModuleAnalysis, ModuleNode, TensorInfo
 from opscope_schemas.dataflow import CacheGrowth
-from opscope_tools.report.facts import ImplementationFacts, walk
-from opscope_tools.report.overview import layers_turned, turned_in
+from opscope_tools.report.attending import attention_kind, heads_by_class
+from opscope_tools.report.facts import ImplementationFacts, module_of_call, walk
+from opscope_tools.report.findings import findings
+from opscope_tools.report.overview import key_features, layers_turned, turned_in
+from opscope_tools.report.purposes import purpose
 from opscope_tools.report.quotes import Quotes
-from opscope_tools.report.reference import faq
+from opscope_tools.report.reference import faq, fused_operators
 from opscope_tools.report.story import story
 from opscope_tools.report.summary import summarise
+from opscope_tools.report.traits import traits_of
 
 
 def unmarked(text: str) -> str:
@@ -88,3 +93,191 @@ def test_layers_whose_queries_are_not_turned_by_positions_are_told_apart(facts: 
     assert layers_turned(some) == (3 * layers, 4 * layers)
     assert toy.unmarked(turned_in(some, Quotes())) == f"{3 * layers} of {4 * layers} layers"
     assert turned_in(replace(facts, documents=(main.model_copy(update={"kernels": (turned,)}),)), Quotes()) == ""
+
+
+# ---- a tower beside the model of text ----------------------------------------------------------------------------------
+
+
+def shaped(*sizes: str) -> TensorInfo:
+    return TensorInfo(name="x", shape=sizes, dtype="bfloat16")
+
+
+def attends(
+    queries: TensorInfo, keys: TensorInfo, statement: str = "scaled_dot_product_attention(", factor: str = ""
+) -> Kernel:
+    """The operator of attention, on a line of the toy."""
+    fused = next(k for k in toy._attention(factor) if k.operator)
+    return fused.model_copy(update={"inputs": (queries, keys, keys), "line": toy.line_of(statement)})
+
+
+def with_tower(facts: ImplementationFacts, *, parts: int = 0) -> ImplementationFacts:
+    """The toy, of 4 heads on 2 and with a cache, behind a tower of 3 layers that keeps nothing and has 16 heads, which its part of the
+    configuration calls otherwise; `parts` of its layers are given a quarter of the places at a time."""
+    text = (
+        toy._linear("self.qkv_proj", "qkv_proj", "(3 * {hidden_size})", toy.L),
+        toy.basic("aten.cat.default", "key, value = past_key_values", "0", "0", "0").model_copy(
+            update={"code": "past_key_values.update("}
+        ),
+        attends(
+            shaped("{batch_size}", "{num_heads}", "{seq_len}", "2"),
+            shaped("{batch_size}", "{num_kv_heads}", "{cache_len} + {seq_len}", "2"),
+            factor=toy.L,
+        ),
+    )
+
+    def tower(places: str, often: int) -> Kernel:
+        each = shaped("1", "16", places, "7")
+        inner = toy.call(
+            "toyland.modeling_toy.ToyTowerAttention",
+            "attn",
+            "self.attention(",
+            (attends(each, each, "qkv ="),),
+            str(often),
+        )
+        inner = inner.model_copy(update={"inputs": (shaped("256", "112"),)})
+        return toy.call("toyland.modeling_toy.ToyTowerBlock", "visual.blocks.*", "= layer(", (inner,), str(often))
+
+    layer = toy.call(
+        "toyland.modeling_toy.ToyLayer", "layers.*", "= layer(",
+        (toy.call("toyland.modeling_toy.ToyAttention", "attention", "self.attention(", text, "{num_layers}"),), "{num_layers}",
+    )  # fmt: skip
+    blocks = [tower("256", 3 - parts), *([tower("64", parts)] if parts else [])]
+    main = facts.main.model_copy(update={"kernels": (facts.main.kernels[0], *blocks, layer)})
+    run = ModuleNode(name="0-2", class_name="toyland.modeling_toy.ToyTowerBlock", repeat=3, parameters=30)
+    stack = ModuleNode(name="blocks", class_name="torch.nn.modules.container.ModuleList", children=(run,))
+    visual = ModuleNode(name="visual", class_name="m.Tower", children=(stack,))
+    root = facts.tree.tree.model_copy(update={"children": (visual, *facts.tree.tree.children)})
+    config = {**facts.tree.config, "vision_config": {"num_heads": 16}, "num_key_value_heads": 2}
+    tree = facts.tree.model_copy(update={"tree": root, "config": config})
+    values = {**facts.values, "num_kv_heads": 2, "num_layers": 5}
+    return replace(facts, documents=(main,), graphs=(toy.graph(main),), tree=tree, values=values, points={})
+
+
+def alone(facts: ImplementationFacts, class_name: str) -> ModuleAnalysis:
+    """A class as a document of its own, whether its source is known or not."""
+    call = facts.calls[f"toyland.modeling_toy.{class_name}"]
+    found = module_of_call(facts.main, call, call.file, call.line)
+    assert found is not None
+    return found
+
+
+def test_attention_of_a_tower_is_told_by_its_own_operators_and_not_by_the_configuration_of_text(
+    facts: ImplementationFacts,
+) -> None:
+    both = with_tower(facts)
+    said = toy.unmarked(purpose(both, alone(both, "ToyTowerAttention"), Quotes()))
+    assert (
+        "lets each token read all others: 16 query heads of width 7 are compared with the keys of 16 key-value heads (multi-head)"
+        in said
+    )
+    assert "; nothing is kept." in said
+    said = toy.unmarked(purpose(both, alone(both, "ToyAttention"), Quotes()))
+    assert (
+        "read itself and those before it: 4 query heads of width 2 are compared with the keys of 2 key-value heads (grouped-query)"
+        in said
+    )
+    assert "; new keys and values join the cache." in said
+
+
+def test_a_tower_whose_operators_are_given_parts_of_the_sequence_says_in_which_calls(
+    facts: ImplementationFacts,
+) -> None:
+    both = with_tower(facts, parts=2)
+    said = toy.unmarked(purpose(both, alone(both, "ToyTowerAttention"), Quotes()))
+    assert "all others of its part of the sequence in 2 calls" in said
+    assert "all others in 1 call" in said
+
+
+def test_classes_of_attention_with_other_heads_are_told_each_and_stand_for_no_kind_of_the_whole(
+    facts: ImplementationFacts,
+) -> None:
+    both = with_tower(facts)
+    assert attention_kind(both) is None
+    assert {name.rpartition(".")[2]: tuple(heads) for name, heads in heads_by_class(both).items()} == {
+        "ToyAttention": ("grouped-query", 4, 2), "ToyTowerAttention": ("multi-head", 16, 16)
+    }  # fmt: skip
+    first = unmarked(story(both, Quotes())[0])
+    assert "4 query heads on 2 key-value heads (grouped-query, `ToyAttention`) in 5 layers" in first
+    assert "16 query heads on 16 key-value heads (multi-head, `ToyTowerAttention`) in 3 layers" in first
+    features = unmarked(" ".join(key_features(both, Quotes())))
+    assert "grouped-query: 4 query heads on 2 key-value heads" in features
+    assert "multi-head: 16 query heads on 16 key-value heads" in features
+    insights = " ".join(summarise(both, "toy.md", ()).insights)
+    assert "Attention of ToyTowerAttention is multi-head: 16 query heads on 16 key-value heads" in insights
+    held = traits_of(both).held
+    assert [held[name].holds for name in ("grouped-query", "multi-head", "multi-query")] == [True, True, False]
+
+
+def test_keys_that_the_sequence_does_not_decide_are_not_of_tokens_before(facts: ImplementationFacts) -> None:
+    both = with_tower(facts)
+    crossing = both.main.model_dump_json().replace('{cache_len} + {seq_len}","2', '77","2')
+    main = type(both.main).model_validate_json(crossing)
+    crossed = replace(both, documents=(main,), graphs=(toy.graph(main),))
+    assert "read those whose keys it is given: " in purpose(crossed, alone(crossed, "ToyAttention"), Quotes())
+
+
+def test_layers_of_a_tower_are_counted_among_those_of_its_own_list(facts: ImplementationFacts) -> None:
+    both = with_tower(facts)
+    said = toy.unmarked(purpose(both, alone(both, "ToyTowerBlock"), Quotes()))
+    assert "is one of the 3 layers of `visual.blocks`: " in said
+    some = tuple(k.model_copy(update={"repeat": "2"}) if "Block" in k.class_name else k for k in both.main.kernels)
+    main = both.main.model_copy(update={"kernels": some})
+    fewer = replace(both, documents=(main,), graphs=(toy.graph(main),))
+    said = toy.unmarked(purpose(fewer, alone(fewer, "ToyTowerBlock"), Quotes()))
+    assert "runs as 2 of the 3 layers of `visual.blocks`: " in said
+
+
+LINEAR, GELU = "torch.nn.modules.linear.Linear", "torch.nn.modules.activation.GELU"
+CONV = (ModuleNode(name="conv", class_name="torch.nn.modules.conv.Conv1d", parameters=10),)
+
+
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        # steps of one module
+        ((("0", LINEAR, 1, ()), ("1", GELU, 1, ()), ("2", LINEAR, 1, ())), "Repeated layers (those of `blocks`) hold 50.0 %"),
+        ((("0", "m.Conv1D", 1, ()), ("1", "m.NewGELU", 1, ()), ("2", "m.Conv1D", 1, ())), "(those of `blocks`) hold 50.0 %"),
+        ((("0-3", LINEAR, 4, ()),), "(those of `blocks`) hold 50.0 %"),
+        # layers of two kinds, one of which stands once
+        ((("0", "m.First", 1, CONV), ("1-2", "m.Next", 2, CONV)), "(those of `blocks` and `inner`) hold 100.0 %"),
+    ],
+)  # fmt: skip
+def test_a_list_of_modules_that_are_not_alike_is_no_stack_of_layers_and_those_that_are_are_named(
+    facts: ImplementationFacts, entries: tuple[tuple[str, str, int, tuple[ModuleNode, ...]], ...], said: str
+) -> None:
+    numbered = tuple(
+        ModuleNode(name=name, class_name=kind, repeat=often, children=held, parameters=100 // len(entries))
+        for name, kind, often, held in entries
+    )
+    run = ModuleNode(name="0-9", class_name="m.Block", repeat=10, parameters=100)
+    children = tuple(
+        ModuleNode(name=name, class_name="m.List", children=held, parameters=100)
+        for name, held in (("blocks", (run,)), ("inner", numbered))
+    )
+    root = facts.tree.tree.model_copy(update={"children": children, "parameters": 200})
+    tree = facts.tree.model_copy(update={"tree": root, "parameters": 200})
+    assert said in unmarked(findings(replace(facts, tree=tree), [], Quotes())["2"])
+
+
+def test_positions_of_the_sequence_enter_through_the_class_that_its_length_decides(facts: ImplementationFacts) -> None:
+    angles = toy.basic("aten.cos.default", "variance = x.pow(2)", "1000000", "8", "8")
+    own = toy.basic("aten.cos.default", "variance = x.pow(2)", "2 * {seq_len}", "8", "8")
+    towers = [
+        toy.call(f"toyland.modeling_toy.{name}", "rotary_emb", "self.norm(hidden_states)", (kernel,))
+        for name, kernel in (("ToyTowerRotary", angles), ("ToyRotary", own))
+    ]
+    main = facts.main.model_copy(update={"kernels": (facts.main.kernels[0], *towers, *facts.main.kernels[1:])})
+    answers = " ".join(faq(replace(facts, documents=(main,), graphs=(toy.graph(main),)), Quotes()))
+    assert "through `ToyRotary` (" in answers
+    assert "ToyTowerRotary" not in answers
+
+
+def test_an_operator_that_fuses_several_is_told_with_all_its_lines_the_dearest_first(
+    facts: ImplementationFacts,
+) -> None:
+    small = attends(shaped("1"), shaped("1"), "qkv =").model_copy(update={"flops": "1"})
+    layer = facts.main.kernels[1]
+    main = facts.main.model_copy(update={"kernels": (facts.main.kernels[0], small, layer)})
+    (told,) = fused_operators(replace(facts, documents=(main,), graphs=(toy.graph(main),)))
+    dear, cheap = toy.line_of("scaled_dot_product_attention("), toy.line_of("qkv =")
+    assert told[2] == f"`{toy.FILE}:{dear}`, `{toy.FILE}:{cheap}`"

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from opscope_schemas.analysis import Analysis, Kernel, ModuleNode
 from opscope_schemas.extracted_config import KernelHook
-from opscope_schemas.formula import Rational, evaluate, variables
-from opscope_schemas.units import things
+from opscope_schemas.formula import evaluate, variables
 
 from opscope_tools.report import scan
+from opscope_tools.report.attending import attention_kind, heads_by_class, heads_said, parts_said
 from opscope_tools.report.facts import ImplementationFacts, anywhere, leaves, short, walk
 from opscope_tools.report.kinds import windowed
 from opscope_tools.report.markdown import number
@@ -22,7 +22,7 @@ from opscope_tools.report.nodes import counted_again, tied_modules
 from opscope_tools.report.quotes import Quotes, joined
 
 __all__ = [
-    "attention_kind", "capabilities", "checked", "device_tests", "execution_lines", "framework", "heads_of_parts", "hierarchy", "hooks_that_ran", "keeps_latents", "key_features", "latent_width", "layers_turned", "lines_that_ran", "matching", "model_files", "of_latents", "package_files", "parts_said", "ran_in", "scopes", "swappable", "turned_in",
+    "capabilities", "checked", "device_tests", "execution_lines", "framework", "hierarchy", "hooks_that_ran", "keeps_latents", "key_features", "latent_width", "layers_turned", "lines_that_ran", "matching", "model_files", "of_latents", "package_files", "ran_in", "scopes", "swappable", "turned_in",
 ]  # fmt: skip
 
 #: lines that ask what device there is
@@ -38,59 +38,6 @@ def framework(facts: ImplementationFacts) -> str:
     """The framework, with the versions of the sources."""
     versions = ", ".join(f"{source.repository} {source.version}".strip() for source in facts.sources)
     return f"PyTorch, run eagerly in {facts.main.dtype} ({versions})" if versions else f"PyTorch ({facts.main.dtype})"
-
-
-def attention_kind(facts: ImplementationFacts) -> tuple[str, int, int] | None:
-    """`multi-head`, `grouped-query` or `multi-query`, with query and key-value heads; None where heads are unknown,
-    or those of several parts differ."""
-    if heads_of_parts(facts):
-        return None
-    values = facts.point(facts.main)
-    heads = values.get("num_heads", facts.tree.config.get("num_attention_heads"))
-    named: object = values.get("num_kv_heads")
-    named = facts.tree.config.get("num_key_value_heads") or heads if named is None else named
-    kept = _kept_heads(facts, values)
-    shared = named if kept is None else kept
-    if not isinstance(heads, int) or not isinstance(shared, int) or not facts.classes_of("attention"):
-        return None
-    kind = "multi-head" if shared == heads else "multi-query" if shared == 1 else "grouped-query"
-    return kind, heads, shared
-
-
-def heads_of_parts(facts: ImplementationFacts) -> dict[str, int]:
-    """Query heads of the parts of a model that ran, by the parts' names, where they differ; empty where they do not."""
-    if facts.within:
-        return {}
-    values, ran = facts.point(facts.main), set[Rational]()
-    for _, kernel in leaves(facts.main):
-        fused = "sdpa" in kernel.operator or "scaled_dot_product" in kernel.operator
-        for tensor in kernel.inputs[:1] if fused else kernel.outputs[:1] if "softmax" in kernel.operator else ():
-            if len(tensor.shape) == 4 and variables(tensor.shape[1]) <= values.keys():
-                ran.add(evaluate(tensor.shape[1], values))
-    parts = {
-        name: heads
-        for name, part in facts.tree.config.items()
-        if isinstance(part, Mapping) and isinstance(heads := part.get("num_attention_heads"), int) and heads in ran
-    }
-    return parts if len(set(parts.values())) > 1 else {}
-
-
-def parts_said(facts: ImplementationFacts, quotes: Quotes) -> str:
-    """The heads of each part, with their marks."""
-    told = [
-        f"{quotes(f'attention.query_heads.{name}', count)} {things(count, 'head')} (`{name}`)"
-        for name, count in heads_of_parts(facts).items()
-    ]
-    return " and ".join(told)
-
-
-def _kept_heads(facts: ImplementationFacts, values: Mapping[str, Rational]) -> int | None:
-    """Heads of the keys and values that the cache holds, where its tensors agree and the config has no name for them."""
-    if facts.tree.config.get("num_key_value_heads") is not None:
-        return None
-    kept = [t for t in facts.graphs[0].tensors if t.kind == "cache" and t.created_by and len(t.shape) == 4]
-    heads = {evaluate(t.shape[1], values) for t in kept if variables(t.shape[1]) <= values.keys()}
-    return heads.pop() if len(heads) == 1 else None
 
 
 def latent_width(facts: ImplementationFacts) -> int | None:
@@ -109,13 +56,6 @@ def keeps_latents(facts: ImplementationFacts) -> bool:
 _PLAIN = ("projection", "activation", "embedding", "module")
 
 
-def _heads(quotes: Quotes, kind: tuple[str, int, int]) -> str:
-    """Query and key-value heads with their marks."""
-    _, own, shared = kind
-    queries = f"{quotes('attention.query_heads', own)} {things(own, 'query head')}"
-    return f"{queries} on {quotes('attention.key_value_heads', shared)} {things(shared, 'key-value head')}"
-
-
 def of_latents(facts: ImplementationFacts, quotes: Quotes) -> str:
     """From what keys and values are made, and whether that is what is kept; empty where there are no latents."""
     if (rank := latent_width(facts)) is None:
@@ -128,17 +68,9 @@ def key_features(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
     """One line per module role, then flags of the config; each with its pointer."""
     classes: list[str] = []
     features: list[str] = []
-    kind, parts = attention_kind(facts), parts_said(facts, quotes)
     for role in dict.fromkeys(facts.role(k.class_name) for _, _, k in walk(facts.main.kernels, "") if k.class_name):
         for name in (facts.dearest_of(role),) if role not in _PLAIN else ():
-            told = (
-                f", {kind[0]}: {_heads(quotes, kind)}{of_latents(facts, quotes)}"
-                if kind
-                else f", {parts}"
-                if parts
-                else ""
-            )
-            detail = told if role == "attention" else ""
+            detail = _heads_told(facts, name, quotes) if role == "attention" else ""
             turned = turned_in(facts, quotes) if role == "position embedding" else ""
             (features if detail or role == "mixture of experts" else classes).append(
                 f"{role.capitalize()}: `{short(name)}` ({facts.pointer(name)}){detail}{f', in {turned}' * bool(turned)}"
@@ -153,6 +85,19 @@ def key_features(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
             settings.append(f"{_effect(facts, key, value)}`{key}` = {shown} (`{found[0]}:{found[1]}`)")
     made_of = [*classes, *([f"settings: {'; '.join(settings)}"] if settings else [])]
     return [*features, *(["; ".join(made_of)] if made_of else [])]
+
+
+def _heads_told(facts: ImplementationFacts, class_name: str, quotes: Quotes) -> str:
+    """The heads of the class that stands for attention, and those of the classes beside it that have others."""
+    if kind := attention_kind(facts):
+        return f", {kind.kind}: {heads_said(facts, quotes, class_name, kind)}{of_latents(facts, quotes)}"
+    told = [
+        f"{f'; `{short(name)}` ({facts.pointer(name)})' * (name != class_name)}, {heads.kind}: {heads_said(facts, quotes, name, heads)}"
+        f"{of_latents(facts, quotes) * (name == class_name)}"
+        for name, heads in heads_by_class(facts).items()
+    ]
+    parts = parts_said(facts, quotes) if not told else ""
+    return "".join(told) or f", {parts}" * bool(parts)
 
 
 def layers_turned(facts: ImplementationFacts) -> tuple[int, int]:

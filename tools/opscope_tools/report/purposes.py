@@ -6,22 +6,24 @@ What the class's own docstring says in its first sentence stands behind it, as t
 from __future__ import annotations
 
 import ast
+import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 
 from opscope_schemas.analysis import Kernel, ModuleAnalysis
 from opscope_schemas.formula import Rational, evaluate, variables
 from opscope_schemas.units import things
 
+from opscope_tools.report.attending import heads_of, heads_said, is_fused, keeps_cache
 from opscope_tools.report.call_kinds import shown, width_of
 from opscope_tools.report.facts import CallKind, ImplementationFacts, product_widths, short, size_at, walk
 from opscope_tools.report.flow import bare
 from opscope_tools.report.graph import INPUTS, OUTPUTS, Edge
 from opscope_tools.report.kinds import windowed
 from opscope_tools.report.links import Operators, Unit, edges_of
-from opscope_tools.report.nodes import node_of, weights_of
-from opscope_tools.report.overview import attention_kind, keeps_latents
+from opscope_tools.report.nodes import modules_at, node_of, weights_of
+from opscope_tools.report.overview import keeps_latents
 from opscope_tools.report.quotes import Quotes, as_source, joined
 
 __all__ = ["purpose", "shared_experts"]
@@ -32,6 +34,8 @@ _SITES, _QUOTED = 3, 160
 _NAMED, _STACKS = 5, 3
 #: operators that change each number by itself
 _BENDS = frozenset("tanh sigmoid relu gelu silu softplus".split())
+#: axes of what holds a vector for each token: tokens, sequences of tokens
+_OF_TOKENS = (2, 3)
 #: of a projection, in keys
 _ENDS = ("taken", "given")
 
@@ -129,28 +133,28 @@ class _Subject:
         return bool(re.search(pattern, self.operators))
 
 
-#: what cross attention reads
-_ENCODED = "those of the encoder"
+#: what cross attention reads, of an encoder, and of what else it is given
+_ENCODED, _GIVEN = "those of the encoder", "those whose keys it is given"
 
 
 def _attention(of: _Subject) -> str:
-    kind, cached = attention_kind(of.facts), of.facts.graphs[0].cache is not None
+    name = of.module.class_name
+    kind, kept = heads_of(of.facts, name), keeps_cache(of.facts, name)
     both = bool(of.facts.tree.config.get("is_encoder_decoder"))  # in a model of both sides one class does either
-    read = _sides(of) if both else "" if cached else _others(of)
-    if kind is None or of.differs("num_attention_heads") or of.facts.classes_of("attention")[0] != of.module.class_name:
+    read = _sides(of) if both else "" if kept else _others(of)
+    if kind is None:
         how = "queries are compared with keys, and values summed by what that gives"
         return f"lets each token read {read}: {how}" if read else f"is attention: {how}"
-    read = read or (f"itself and those before it{_window(of)}" if not both else "those whose keys it is given")
-    heads = f"{of.quotes('attention.query_heads', kind[1])} {things(kind[1], 'query head')}"
-    shared = of.quotes("attention.key_value_heads", kind[2])
+    read = read or (_GIVEN if both or _of_others(of) else f"itself and those before it{_window(of)}")
+    queries, _, shared = heads_said(of.facts, of.quotes, name, kind).partition(" on ")
     width = of.head_width()
-    node = node_of(of.facts, of.module.class_name, of.facts.calls.get(of.module.class_name))
+    node = node_of(of.facts, name, of.facts.calls.get(name))
     sinks = next((name for name in (node.weights if node else ()) if "sink" in name), "")
     learned = f" beside a learned score of each head (`{sinks}`)" if sinks else ""
     return (
-        f"lets each token read {read}: {heads}{f' {width}' if width else ''} are compared with the keys "
-        f"of {shared} {things(kind[2], 'key-value head')} ({kind[0]}){learned}, and the values are summed by what that gives; "
-        f"{_kept(cached=cached, read=read, latents=keeps_latents(of.facts))}"
+        f"lets each token read {read}: {queries}{f' {width}' if width else ''} are compared with the keys "
+        f"of {shared} ({kind.kind}){learned}, and the values are summed by what that gives; "
+        f"{_kept(cached=kept, read=read, latents=kept and keeps_latents(of.facts))}"
     )
 
 
@@ -169,12 +173,39 @@ def _kept(*, cached: bool, read: str, latents: bool = False) -> str:
 def _others(of: _Subject) -> str:
     """What its tokens read where nothing is kept from pass to pass: what its operator, or a mask before the softmax, leaves; of calls
     that differ in it where which do."""
-    told: dict[str, dict[str, None]] = {}
+    told: dict[str, list[Kernel]] = {}
     for call in (call for kind in of.facts.call_kinds.get(of.module.class_name, ()) for call in kind.calls):
-        told.setdefault(_left((call,)), {})[of.facts.path_of(call)] = None
-    if len(told) > 1:
-        return " and ".join(f"{read} at {_listed(f'`{path}`' for path in paths)}" for read, paths in told.items())
-    return next(iter(told), "") or _left(of.facts.main.kernels)
+        told.setdefault(f"{_left((call,))}{_parted(of, call)}", []).append(call)
+    if len(told) < 2:
+        return next(iter(told), "") or _left(of.facts.main.kernels)
+    places = [{of.facts.path_of(call) for call in calls} for calls in told.values()]
+    if len(set[str]().union(*places)) == sum(map(len, places)):
+        said = (f"{read} at {_listed(f'`{of.facts.path_of(call)}`' for call in calls)}" for read, calls in told.items())
+        return " and ".join(said)
+    key = f"module.{of.module.class_name}.reads"
+    counts = {read: sum(evaluate(call.repeat, of.values) for call in calls) for read, calls in told.items()}
+    return " and ".join(
+        f"{read} in {of.quotes(f'{key}{at}', count)} {things(count, 'call')}"
+        for at, (read, count) in enumerate(counts.items(), 1)
+    )
+
+
+def _parted(of: _Subject, call: Kernel) -> str:
+    """That a token meets those of its part alone, where its operator is given fewer tokens at a time, keys too, than the call is."""
+    given = next((t.shape for t in call.inputs if t.shape and "float" in t.dtype), ())
+    whole = _product(of, given[:-1]) if len(given) in _OF_TOKENS else 0
+    for kernel in (kernel for _, _, kernel in walk((call,), "") if is_fused(kernel) and len(kernel.inputs) > 1):
+        shapes = [tensor.shape for tensor in kernel.inputs[:2] if len(tensor.shape) > 1]
+        if shapes and all(0 < _product(of, [shape[0], shape[-2]]) < whole for shape in shapes):
+            return " of its part of the sequence"
+    return ""
+
+
+def _product(of: _Subject, sizes: Sequence[str]) -> int:
+    """How many places a tensor of these sizes has; 0 where that cannot be told."""
+    found = [size_at(size, of.values) for size in sizes]
+    whole = [size for size in found if isinstance(size, int)]
+    return math.prod(whole) if len(whole) == len(found) else 0
 
 
 def _left(calls: Sequence[Kernel]) -> str:
@@ -192,24 +223,36 @@ def _left(calls: Sequence[Kernel]) -> str:
 def _sides(of: _Subject) -> str:
     """What its tokens read in the encoder and in the decoder, by the lengths of queries and keys; empty where none is told."""
     found = set[str]()
+    for queries, keys in _lengths(of):
+        if "seq_len" not in variables(queries):
+            found.add("all others in the encoder")
+        elif variables(keys) & {"seq_len", "cache_len"}:
+            found.add("itself and those before it in the decoder")
+        else:
+            found.add(_ENCODED)
+    return _or(sorted(found)) if found else ""
+
+
+def _of_others(of: _Subject) -> bool:
+    """Whether its keys are no tokens of the sequence: of each of its operators as many as the sequence does not decide."""
+    found = list(_lengths(of))
+    return bool(found) and all(
+        "seq_len" in variables(queries) and not variables(keys) & {"seq_len", "cache_len"} for queries, keys in found
+    )
+
+
+def _lengths(of: _Subject) -> Iterator[tuple[str, str]]:
+    """How many queries and keys each of its operators is given; nothing where a pass is told in plain numbers."""
+    if not any(variable.name == "seq_len" for variable in of.facts.main.variables):
+        return
     for call in (call for kind in of.facts.call_kinds.get(of.module.class_name, ()) for call in kind.calls):
         for _, _, kernel in walk((call,), ""):
-            if re.search(r"sdpa|scaled_dot_product", kernel.operator) and len(kernel.inputs) > 1:
+            if is_fused(kernel) and len(kernel.inputs) > 1 and all(len(t.shape) > 1 for t in kernel.inputs[:2]):
                 queries, keys = (each.shape[-2] for each in kernel.inputs[:2])
-            elif "softmax" in kernel.operator and kernel.outputs:
+                yield queries, keys
+            elif "softmax" in kernel.operator and kernel.outputs and len(kernel.outputs[0].shape) > 1:
                 queries, keys = kernel.outputs[0].shape[-2:]
-            else:
-                continue
-            if "seq_len" not in variables(queries):
-                found.add("all others in the encoder")
-            elif variables(keys) & {"seq_len", "cache_len"}:
-                found.add("itself and those before it in the decoder")
-            else:
-                found.add(_ENCODED)
-    counted = any(
-        variable.name == "seq_len" for variable in of.facts.main.variables
-    )  # a pass in plain numbers does not tell
-    return _or(sorted(found)) if found and counted else ""
+                yield queries, keys
 
 
 def _window(of: _Subject) -> str:
@@ -395,6 +438,12 @@ def _among(of: _Subject, *, placed: bool) -> str:
     if total < 2:
         return "is one layer"
     said = of.quotes(f"{key}.calls", total)
+    listed = sum(count for path in counts for _, count in modules_at(of.facts.tree.tree, path))
+    if len(counts) == 1 and listed:  # layers of its own list, whatever others the model has
+        within = f" of `{next(iter(counts)).rpartition('.')[0]}`" * (layers is not None and listed != layers)
+        if total < listed:
+            return f"runs as {said} of the {of.quotes(f'{key}.listed', listed)} layers{within}"
+        return f"is one of {'the ' * bool(within)}{said} layers{within}"
     if layers is not None and total < layers:
         return f"runs as {said} of the {of.size('num_layers', 'num_hidden_layers')} layers"
     places = [

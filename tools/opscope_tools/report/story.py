@@ -15,12 +15,13 @@ from opscope_schemas.formula import Rational, evaluate, holds, variables
 from opscope_schemas.units import plain_bytes, seconds, things
 
 from opscope_tools.report import scan
+from opscope_tools.report.attending import attention_kind, heads_by_class, parts_said
 from opscope_tools.report.changes import STEPS, saved, units
 from opscope_tools.report.facts import ImplementationFacts, leaves, short, told_hidden, walk
 from opscope_tools.report.findings import repeated
 from opscope_tools.report.kinds import sliding_window, windowed
 from opscope_tools.report.markdown import table
-from opscope_tools.report.overview import attention_kind, of_latents, parts_said
+from opscope_tools.report.overview import of_latents
 from opscope_tools.report.purposes import shared_experts
 from opscope_tools.report.quotes import Quotes, as_prose, in_code, joined
 
@@ -118,7 +119,8 @@ def _what(facts: ImplementationFacts, quotes: Quotes) -> str:
             f"state-space layers (`{short(states[0])}`){_holding(facts, 'state-space layer', 'states', quotes)}"
         )
     attends = _heads(facts, quotes)
-    parts.append(f"{attends}{_holding(facts, 'attention', 'attention', quotes)}" if attends else "")
+    among = "" if heads_by_class(facts) else _holding(facts, "attention", "attention", quotes)
+    parts.append(f"{attends}{among}" if attends else "")
     if found := windowed(facts):
         within = (
             f" in {quotes('window.layers', found.layers)} of the layers" if 0 < found.layers < found.of_layers else ""
@@ -194,8 +196,10 @@ def _heads(facts: ImplementationFacts, quotes: Quotes) -> str:
     kind = attention_kind(facts)
     if kind is None:
         return ""
-    heads = f"{quotes('attention.query_heads', kind[1])} query and {quotes('attention.key_value_heads', kind[2])}"
-    return f"{kind[0]} attention ({heads} {things(kind[2], 'key-value head')}{of_latents(facts, quotes)})"
+    heads = (
+        f"{quotes('attention.query_heads', kind.queries)} query and {quotes('attention.key_value_heads', kind.shared)}"
+    )
+    return f"{kind.kind} attention ({heads} {things(kind.shared, 'key-value head')}{of_latents(facts, quotes)})"
 
 
 def _experts(facts: ImplementationFacts, quotes: Quotes) -> str:

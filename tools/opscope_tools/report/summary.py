@@ -12,10 +12,11 @@ from opscope_schemas.report import ReportSummary
 from opscope_schemas.units import amount, counted, plain_bytes, things
 
 from opscope_tools.report import scan
+from opscope_tools.report.attending import Heads, attention_kind, heads_by_class, keeps_cache
 from opscope_tools.report.facts import Figures, ImplementationFacts, short
 from opscope_tools.report.given import configuration_given
 from opscope_tools.report.outline import Section, anchor
-from opscope_tools.report.overview import attention_kind, ran_in, swappable
+from opscope_tools.report.overview import ran_in, swappable
 from opscope_tools.report.quotes import joined
 from opscope_tools.report.reference import fused_operators
 from opscope_tools.report.story import times_said
@@ -41,7 +42,6 @@ def _plain(pointer: str) -> str:
 
 
 def _insights(facts: ImplementationFacts) -> list[str]:
-    kind = attention_kind(facts)
     name = short(facts.subject)
     inside = f"; the figures are of it as it runs in {short(facts.within)}" if facts.within else ""
     whose = _plain(configuration_given(facts))
@@ -49,11 +49,11 @@ def _insights(facts: ImplementationFacts) -> list[str]:
         f"{name} has {counted(facts.tree.parameters)} parameters ({_plain(facts.pointer(facts.subject))}){inside}. The "
         f"configuration is {whose}."
     ]
-    if kind:
-        where = _plain(facts.pointer(facts.classes_of("attention")[0]))
+    for class_name, kind in _attending(facts).items():
+        whose = f" of {short(class_name)}" * bool(heads_by_class(facts))
         lines.append(
-            f"Attention is {kind[0]}: {kind[1]} {things(kind[1], 'query head')} on {kind[2]} "
-            f"{things(kind[2], 'key-value head')} ({where})."
+            f"Attention{whose} is {kind.kind}: {kind.queries} {things(kind.queries, 'query head')} on {kind.shared} "
+            f"{things(kind.shared, 'key-value head')} ({_plain(facts.pointer(class_name))})."
         )
     for document, graph in zip(facts.documents, facts.graphs, strict=True):
         figures, values = facts.totals(document), facts.point(document)
@@ -67,6 +67,12 @@ def _insights(facts: ImplementationFacts) -> list[str]:
         if figures.flops:
             lines.append(_costliest(document, graph, values, figures))
     return [*lines, *times_said(facts)]
+
+
+def _attending(facts: ImplementationFacts) -> dict[str, Heads]:
+    """The heads of the classes that attend: of the dearest alone where all have the same."""
+    kind = attention_kind(facts)
+    return {facts.dearest_of("attention"): kind} if kind is not None else heads_by_class(facts)
 
 
 def _costliest(document: ModelAnalysis, graph: Dataflow, values: Mapping[str, Rational], whole: Figures) -> str:
@@ -86,9 +92,11 @@ def _costliest(document: ModelAnalysis, graph: Dataflow, values: Mapping[str, Ra
 
 def _optimisations(facts: ImplementationFacts) -> list[str]:
     lines = [f"{name} joins {parts} ({_plain(where)})." for name, parts, where in fused_operators(facts)]
-    kind = attention_kind(facts)
-    if kind and kind[1] > kind[2] > 0:
-        lines.append(f"The key-value cache holds {kind[2]} {things(kind[2], 'head')} in place of {kind[1]}.")
+    for class_name, kind in _attending(facts).items():
+        if kind.queries > kind.shared > 0 and keeps_cache(facts, class_name):
+            lines.append(
+                f"The key-value cache holds {kind.shared} {things(kind.shared, 'head')} in place of {kind.queries}."
+            )
     swaps = swappable(facts)
     lines += [
         f"{_swapped(hit)} can be replaced by a kernel through @{hit.text} ({hit.path}:{hit.line})." for hit in swaps

@@ -13,9 +13,10 @@ from opscope_schemas.analysis import ModuleNode
 from opscope_schemas.estimates import launches
 from opscope_schemas.units import things
 
+from opscope_tools.report.attending import attention_kind, heads_by_class
 from opscope_tools.report.facts import ImplementationFacts, anywhere, short, walk
 from opscope_tools.report.kinds import layer_types, sliding_window, windowed
-from opscope_tools.report.overview import attention_kind, latent_width, model_files
+from opscope_tools.report.overview import latent_width, model_files
 
 __all__ = ["Trait", "Traits", "traits_of"]
 
@@ -150,10 +151,15 @@ def _activations(facts: ImplementationFacts) -> frozenset[str]:
 def _traits(facts: ImplementationFacts) -> Iterator[tuple[str, Trait]]:
     config = facts.tree.config
     kind = attention_kind(facts)
-    if kind is not None:
-        said = f"attention is {kind[0]}: {kind[1]} {things(kind[1], 'query head')} on {kind[2]} {things(kind[2], 'key-value head')}"
+    told = {"attention": kind} if kind is not None else {f"`{short(c)}`": h for c, h in heads_by_class(facts).items()}
+    if told:
+        said = " and ".join(
+            f"{whose} is {heads.kind}: {heads.queries} {things(heads.queries, 'query head')} on {heads.shared} "
+            f"{things(heads.shared, 'key-value head')}"
+            for whose, heads in told.items()
+        )
         for name in ("grouped-query", "multi-query", "multi-head"):
-            yield name, Trait(kind[0] == name, said)
+            yield name, Trait(any(heads.kind == name for heads in told.values()), said)
     attends = bool(facts.classes_of("attention"))
     yield "attends", Trait(attends, "attention ran" if attends else "no class that ran is an attention")
     grows = [graph.cache.per_token not in ("", "0") for graph in facts.graphs if graph.cache is not None]
