@@ -144,7 +144,9 @@ def test_what_waits_in_a_method_called_as_a_function_that_ran_is_not_told_as_par
     text = "def grouped(x):\n    return x + x.tolist()\n"
     anew = with_helper(facts, tmp_path / "src", text, 2)
     end = "return self.lm_head(hidden_states)\n"
-    methods = "\n    def grouped(self, x):\n        return x.item()\n\n    def unasked(self, x):\n        return x.cpu()\n"
+    methods = (
+        "\n    def grouped(self, x):\n        return x.item()\n\n    def unasked(self, x):\n        return x.cpu()\n"
+    )
     source = toy.MODELING.replace(end, f"{end[:-1]} if past_key_values else self.grouped(input_ids)\n{methods}")
     (tmp_path / "src" / toy.FILE).write_text(source)
     waits = bottlenecks(anew, Quotes())[-1]
