@@ -233,6 +233,20 @@ def test_the_flow_of_a_layer_shows_what_its_addition_reads(residual: Implementat
     ]  # fmt: skip
 
 
+def test_lines_that_run_in_turns_are_no_cycle(facts: ImplementationFacts) -> None:
+    """As two calls in the body of a loop: the first reads what the second made a repetition before."""
+    first, second = toy.layer_kernels("")[:2]
+    layer = toy.call("toyland.modeling_toy.ToyLayer", "layer", "= layer(", (first, second, first.model_copy(deep=True)))
+    main = facts.main.model_copy(update={"kernels": (facts.main.kernels[0], layer)})
+    changed = replace(facts, documents=(main,), graphs=(toy.graph(main),))
+    (module,) = [each for each in changed.modules if each.class_name == layer.class_name]
+    graph = data_flow(changed, module)
+    assert graph is not None
+    assert draw(graph).split("\n") == [
+        f"1 norm :{first.line}  [reads inputs; of the repetition before: 2]", f"2 attention :{second.line}  [reads 1]", "outputs  [reads 1]"
+    ]  # fmt: skip
+
+
 def test_what_stands_in_for_a_layers_result_is_no_input(facts: ImplementationFacts) -> None:
     """Behind folded layers the trace reads a tensor that nobody makes, beside the dependency on the layer's addition."""
     graph = facts.graphs[0]

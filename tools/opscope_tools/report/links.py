@@ -7,7 +7,7 @@ of operators; an edge is there where an operator of one set reads what one of an
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from opscope_schemas.analysis import Analysis, Kernel
 from opscope_schemas.dataflow import Dataflow, FlowOperator, FlowTensor
@@ -75,6 +75,10 @@ def edges_of(units: Sequence[Unit], graph: Dataflow, repeat: str = "1") -> tuple
             if n in owner and not _within(graph.operators[n - 1], repeat)
         )
     found |= dict.fromkeys(_given(owner, graph))
+    place = {unit.id: at for at, unit in enumerate(units)}
+    found = {  # a unit that stands behind its reader was read where the lines ran once more, as in a loop
+        replace(e, again=True) if place.get(e.source, -1) > place.get(e.target, len(place)) else e: None for e in found
+    }
     plain = {(edge.source, edge.target) for edge in found if not edge.label and not edge.again}
     return tuple(e for e in found if not (e.label or e.again) or (e.source, e.target) not in plain or e.again)
 
