@@ -716,6 +716,10 @@ def test_arguments_are_known_by_the_names_of_the_function_that_ran(
             {"attention_chunk_size": 32, "layer_types": ["chunked_attention", "full_attention"]},
             Window(32, 1, 2, "attention_chunk_size"),
         ),
+        (
+            {"text_config": {"sliding_window": 64, "layer_types": ["sliding_attention", "full_attention"]}},
+            Window(64, 1, 2, "text_config.sliding_window"),
+        ),
         ({"attention_chunk_size": 32, "layer_types": ["full_attention"]}, None),
         ({}, None),
     ],

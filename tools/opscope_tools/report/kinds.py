@@ -100,7 +100,8 @@ def layer_types(facts: ImplementationFacts) -> tuple[str, ...]:
 
 
 class Window(NamedTuple):
-    """Tokens of the window, or of the chunk, in which layers attend; how many layers do, of how many; the setting that says so."""
+    """Tokens of the window, or of the chunk, in which layers attend; how many layers do, of how many; the setting that says so, dotted
+    where a part of the configuration holds it."""
 
     tokens: int
     layers: int
@@ -110,14 +111,23 @@ class Window(NamedTuple):
     @property
     def slides(self) -> bool:
         """Whether each token has a window of its own; a chunk is that of all tokens in it."""
-        return self.setting == "sliding_window"
+        return self.setting.rpartition(".")[2] == "sliding_window"
 
 
 def windowed(facts: ImplementationFacts) -> Window | None:
-    """How far back layers attend; None without a limit."""
-    config, kinds = facts.tree.config, layer_types(facts)
+    """How far back layers attend, by the configuration or by a part of it that says of which kind each layer is; None without a limit."""
+    config = facts.tree.config
     if not facts.classes_of("attention"):
         return None
+    found = [_windowed(config, layer_types(facts))]
+    for name, part in config.items():
+        if isinstance(part, Mapping) and isinstance(kinds := part.get("layer_types"), list | tuple):
+            window = _windowed(part, tuple(map(str, kinds)))
+            found.append(window._replace(setting=f"{name}.{window.setting}") if window else None)
+    return next((window for window in found if window is not None), None)
+
+
+def _windowed(config: Mapping[str, object], kinds: Sequence[str]) -> Window | None:
     chunked = [kind == "chunked_attention" for kind in kinds]
     chunk, window = config.get("attention_chunk_size"), config.get("sliding_window")
     if any(chunked) and isinstance(chunk, int):
