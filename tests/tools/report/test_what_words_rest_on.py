@@ -704,6 +704,16 @@ def test_arguments_are_known_by_the_names_of_the_function_that_ran(
     assert components._as_shown(facts, module, {"index"}) == {"index"}
 
 
+def test_a_window_that_a_part_of_the_configuration_states_is_that_of_its_layers(facts: ImplementationFacts) -> None:
+    kinds = Hyperparameter(name="layer_types", line=1, basis="source", value=["sliding_attention", "full_attention"])
+    assert facts.settings is not None
+    own = facts.settings.configurations[0].model_copy(update={"path": "text_config", "hyperparameters": (kinds,)})
+    settings = facts.settings.model_copy(update={"configurations": (*facts.settings.configurations, own)})
+    config = {**facts.tree.config, "vision_config": {"sliding_window": 8}, "text_config": {"sliding_window": 64}}
+    there = replace(facts, settings=settings, tree=facts.tree.model_copy(update={"config": config}))
+    assert windowed(there) == Window(64, 1, 2, "text_config.sliding_window")
+
+
 @pytest.mark.parametrize(
     ("config", "said"),
     [
@@ -715,10 +725,6 @@ def test_arguments_are_known_by_the_names_of_the_function_that_ran(
         (
             {"attention_chunk_size": 32, "layer_types": ["chunked_attention", "full_attention"]},
             Window(32, 1, 2, "attention_chunk_size"),
-        ),
-        (
-            {"text_config": {"sliding_window": 64, "layer_types": ["sliding_attention", "full_attention"]}},
-            Window(64, 1, 2, "text_config.sliding_window"),
         ),
         ({"attention_chunk_size": 32, "layer_types": ["full_attention"]}, None),
         ({}, None),

@@ -121,10 +121,20 @@ def windowed(facts: ImplementationFacts) -> Window | None:
         return None
     found = [_windowed(config, layer_types(facts))]
     for name, part in config.items():
-        if isinstance(part, Mapping) and isinstance(kinds := part.get("layer_types"), list | tuple):
-            window = _windowed(part, tuple(map(str, kinds)))
+        if isinstance(part, Mapping) and (kinds := _kinds_in(facts, name)):
+            window = _windowed(part, kinds)
             found.append(window._replace(setting=f"{name}.{window.setting}") if window else None)
     return next((window for window in found if window is not None), None)
+
+
+def _kinds_in(facts: ImplementationFacts, part: str) -> tuple[str, ...]:
+    """The kind of each layer, where a part of the configuration has a list of them."""
+    for own in facts.settings.configurations if facts.settings is not None else ():
+        for parameter in own.hyperparameters if own.path == part else ():
+            held = next((v for v in (parameter.effective, parameter.given, parameter.value) if v is not None), None)
+            if parameter.name == "layer_types" and isinstance(held, list | tuple):
+                return tuple(map(str, held))
+    return ()
 
 
 def _windowed(config: Mapping[str, object], kinds: Sequence[str]) -> Window | None:
