@@ -429,7 +429,7 @@ def _cost(facts: ImplementationFacts, module: ModuleAnalysis, several: bool, lon
 
 
 def formulas_elsewhere(facts: ImplementationFacts) -> list[str]:
-    """Of every pass but the main one a line with the formulas of the whole, and what they hold under that the others do not ask."""
+    """Of every pass but the main one a line with the formulas of the whole, and all that they hold under."""
     found = []
     for document in facts.documents[1:]:
         own = [f"`{condition}`" for condition in document.conditions]
