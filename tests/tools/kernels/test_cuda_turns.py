@@ -153,3 +153,23 @@ def test_a_loop_never_runs_less_than_not_at_all(described: Described, loop: str,
         turns = 32 * len(range(0, most, 3 if "3" in loop[-2:] else 1)) if "thread" not in loop else max(most, 0)
         source = f"__global__ void k(float* y, int n, int m) {{ {text} }}\nvoid go(int n, int m) {{ k<<<2, 32>>>(0, n, m); }}"
         assert described(source, sizes={"n": n, "m": 5})[1].evaluated["write_bytes"] == 4 * turns
+
+
+@pytest.mark.parametrize("test", ["j == 0", "j >= 3", "j % 2 == 1", "j < m"])
+@pytest.mark.parametrize("kind", ["lambda", "function"])
+def test_what_leaves_a_lambda_leaves_no_loop_around_its_call(described: Described, kind: str, test: str) -> None:
+    for n in (0, 6, 53):
+        met = [bool(eval(test, {"j": j, "m": 4})) for j in range(n)]
+        body = f"{{ if ({test}) return; v += x[1]; v = v + 3.f; }}"
+        made = f"auto g = [&](int j) {body};" if kind == "lambda" else ""
+        call = "g(j);" if kind == "lambda" else "g(j, m, v, x);"
+        text = f"{made} for (int j = 0; j < n; ++j) {{ {call} v = v * 2.f; }}"
+        head = "" if kind == "lambda" else f"__device__ void g(int j, int m, float& v, const float* x) {body}\n"
+        source = f"{head}__global__ void k(const float* x, float* y, int n, int m) {{ float v = 0.f; {text} }}\nvoid go(int n, int m) {{ k<<<2, 32>>>(0, 0, n, m); }}"
+        _, cost = described(source, sizes={"n": n, "m": 4})
+        expected = {"read_bytes": 128 * met.count(False), "flops": 32 * (2 * met.count(False) + n)}
+        for name, number in expected.items():
+            found = cost.evaluated.get(name)
+            assert found == number or (
+                cost.not_counted and (found is None or (name in cost.at_least and found <= number))
+            )

@@ -77,6 +77,7 @@ class Functions:
         inner = replace(
             owner, threads=state.threads, times=state.times, path=state.path, depth=state.depth + 1, returned=[], left=set(),
             nest=state.nest if state is owner else (), base=state.base if state is owner else state.times, untold=state.untold, loops_around=state.deep - len(owner.loops), gives_place=node.reference,
+            ended=None, ending=None, returns=False, running=None,  # leaving it ends no loop around its call
         )  # fmt: skip
         deep = len(scope.blocks)
         scope.blocks.append(given)
