@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from opscope_schemas.tiling import Cost, KernelTiling
@@ -155,6 +156,32 @@ def test_a_loop_never_runs_less_than_not_at_all(described: Described, loop: str,
         assert described(source, sizes={"n": n, "m": 5})[1].evaluated["write_bytes"] == 4 * turns
 
 
+def cut(a: int, b: int) -> int:
+    """A quotient as C cuts it."""
+    return abs(a) // b * (1 if a >= 0 else -1)
+
+
+def around(number: int) -> int:
+    return number % (1 << 32)
+
+
+def of(text: str, **values: int) -> Any:
+    """What an expression of these tables comes to."""
+    return eval(text, {"around": around, "cut": cut, **values})
+
+
+def _agrees(described: Described, text: str, reads: int, flops: int, **sizes: int) -> bool:
+    """Whether what is told of a body is what trying it gives, and whether all is told."""
+    source = f"__global__ void k(const float* x, float* y, int n, int m) {{ float v = 0.f; {text} }}\nvoid go(int n, int m) {{ k<<<2, 32>>>(0, 0, n, m); }}"
+    _, cost = described(source, sizes=sizes)
+    for name, number in {"read_bytes": reads, "flops": flops}.items():
+        found = cost.evaluated.get(name)
+        assert found == number or (cost.not_counted and (found is None or name in cost.at_least)), (text, sizes, name)
+        assert found is None or found <= number, (text, sizes, name)
+    assert not cost.conditions, text
+    return not cost.not_counted
+
+
 @pytest.mark.parametrize("test", ["j == 0", "j >= 3", "j % 2 == 1", "j < m"])
 @pytest.mark.parametrize("kind", ["lambda", "function"])
 def test_what_leaves_a_lambda_leaves_no_loop_around_its_call(described: Described, kind: str, test: str) -> None:
@@ -173,3 +200,20 @@ def test_what_leaves_a_lambda_leaves_no_loop_around_its_call(described: Describe
             assert found == number or (
                 cost.not_counted and (found is None or (name in cost.at_least and found <= number))
             )
+
+
+QUOTIENTS = {
+    "(n - 5) / 2 + 3": "cut(n - 5, 2) + 3", "(n - 1) / 8 + 1": "cut(n - 1, 8) + 1", "(n - 7) % 4 + 4": "n - 7 - 4 * cut(n - 7, 4) + 4",
+    "(n - m) / m + 2": "cut(n - m, m) + 2", "(n - 5 + 8) / 2 + 3": "(n + 3) // 2 + 3", "(n - 5) / 2": "cut(n - 5, 2)",
+    "(n - m) / -2 + 4": "4 - cut(n - m, 2)", "((n - 5) >> 1) + 3": "(n - 5 >> 1) + 3", "((n - 5) & 3) + 3": "(n - 5 & 3) + 3",
+    "n / 2 - (n - 9) / 4": "n // 2 - cut(n - 9, 4)",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("bound", QUOTIENTS)
+@pytest.mark.parametrize("start", [0, -4, 2])
+def test_a_quotient_of_what_is_below_none_is_cut_as_c_does(described: Described, start: int, bound: str) -> None:
+    for n, m in ((0, 1), (2, 5), (4, 9), (12, 5), (53, 16)):
+        turns = len(range(start, of(QUOTIENTS[bound], n=n, m=m)))
+        text = f"for (int i = {start}; i < {bound}; ++i) v += x[1];"
+        assert _agrees(described, text, 128 * turns, 32 * turns, n=n, m=m)

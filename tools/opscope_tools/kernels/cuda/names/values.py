@@ -10,19 +10,26 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from opscope_schemas.formula import Formula
+
 from opscope_tools.kernels.cuda.names.element_types import BYTES
 from opscope_tools.kernels.values.expressions import (
     COMPARISONS,
+    Choice,
     Expression,
     Opaque,
     Operation,
     Prefix,
     Size,
+    call,
     combine,
     folded,
     leaf,
+    negative,
 )
+from opscope_tools.kernels.values.notation import Counts, read_size
 from opscope_tools.kernels.values.threads import Key
+from opscope_tools.kernels.values.trips import may_be_negative
 
 Kind = Literal["float", "int", "generic", "vector", "object", "pointer", "array", "void", "unknown"]
 
@@ -221,6 +228,19 @@ def whole(number: Any, kind: Type = INT, varies: frozenset[str] = frozenset()) -
 _MOST = 240
 
 
+_ONE_AT_LEAST = re.compile(r"\{(?:grid|block)Dim\.[xyz]\}")
+
+
+def below_none(number: Any) -> bool:
+    """Whether a whole number made of sizes may be below none, however its sum is written."""
+    if not may_be_negative(number):
+        return False
+    summed = str(Counts().read(number))
+    if "Dim." in summed:  # a grid and a block have one at least
+        summed = str(Counts().read(_ONE_AT_LEAST.sub(r"(\g<0> + 1)", summed)))
+    return may_be_negative(read_size(summed))
+
+
 def computed(operator: str, a: Any, b: Any) -> Any:
     """What an operator makes of two whole numbers or formulas; None where a formula would not be one of sizes."""
     if a is None or b is None:
@@ -228,18 +248,43 @@ def computed(operator: str, a: Any, b: Any) -> Any:
     operator = {"||": "or", "&&": "and"}.get(operator, operator)
     if isinstance(a, int) and isinstance(b, int):
         return folded(operator, a, b)
-    if operator in {"<<", ">>"} and isinstance(b, int) and 0 <= b < 63:
-        operator, b = ("*" if operator == "<<" else "/"), 1 << b
+    if operator in {"<<", ">>"} and isinstance(b, int) and 0 <= b < 63:  # which rounds down
+        operator, b = ("*" if operator == "<<" else "//"), 1 << b
     if operator == "&" and isinstance(b, int) and b > 0 and b & (b + 1) == 0:
-        operator, b = "%", b + 1
-    if operator in COMPARISONS:
+        made: Any = combine("%", a, b + 1)  # of what is below none too
+    elif operator in COMPARISONS:
         return Operation(operator, a, b)
-    if operator not in "+-*/%":
+    elif operator in {"/", "%"}:
+        made = _divided(operator, a, b)
+    elif operator not in {"+", "-", "*", "//"}:
         return None
-    if operator == "*" and 0 in (a, b):
+    elif operator == "*" and 0 in (a, b):
         return 0
-    made = combine("//" if operator == "/" else operator, a, b)
+    else:
+        made = combine(operator, a, b)
     return None if isinstance(made, Expression) and len(made.text) > _MOST else made
+
+
+def _divided(operator: str, a: Any, b: Any) -> Any:
+    """A quotient, cut towards none as C++ does, or the rest it leaves; formulas round down. None where it is not told."""
+    if isinstance(b, int) and b < 0:
+        made = _divided(operator, a, -b)
+        return made if operator == "%" or made is None else negative(made)
+    if below_none(b) or b == 0:
+        return None
+    symbol = "//" if operator == "/" else "%"
+    if not below_none(a):
+        return combine(symbol, a, b)
+    rest = Counts().read(a)
+    least = rest.terms.get((), 0)
+    if (
+        operator == "/"
+        and isinstance(b, int)
+        and -least < b
+        and not below_none(read_size(str(rest - Formula.const(least))))
+    ):
+        return combine(symbol, call("max", a, 0), b)  # what is below none is so by less than the divisor
+    return Choice(combine(symbol, a, b), Operation(">=", a, 0), negative(combine(symbol, negative(a), b)))
 
 
 def asked(test: Value) -> Size:

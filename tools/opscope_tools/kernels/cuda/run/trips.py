@@ -29,7 +29,7 @@ from opscope_tools.kernels.cuda.syntax.nodes import (
     Unary,
     While,
 )
-from opscope_tools.kernels.values.expressions import call, ceil_div, negative, render
+from opscope_tools.kernels.values.expressions import Call, Choice, Operation, call, ceil_div, combine, negative, render
 from opscope_tools.kernels.values.notation import Counts, names_of
 from opscope_tools.kernels.values.threads import Threads
 from opscope_tools.kernels.values.trips import may_be_negative
@@ -130,7 +130,8 @@ def in_one_thread(start: Value, operator: str, bound: Value, step: str, amount: 
         values = simulated(start.number, operator, bound.number, step, amount.number)
         return "" if values is None else str(len(values))
     if step == "+" and operator in {"<", "<=", "!="}:
-        span = computed("-", computed("+", bound.number, 1) if operator == "<=" else bound.number, start.number)
+        stop = _rounded_down(bound.number) if start.number == 0 and operator != "<=" else bound.number
+        span = computed("-", computed("+", stop, 1) if operator == "<=" else stop, start.number)
     elif step == "-" and operator in {">", ">="}:
         span = computed("-", start.number, bound.number if operator == ">" else computed("-", bound.number, 1))
     else:
@@ -161,8 +162,22 @@ def trip(
     return Trip(Counter(name, start.number, by, trips_of(span, amount.number, low, high)), threads)
 
 
+def _rounded_down(bound: Any) -> Any:
+    """A quotient that is cut towards none as one that is rounded down: below none a loop up to it makes no turn either way."""
+    match bound:
+        case Choice(first=Operation(operator="//", left=a) as down, test=Operation(operator=">=", left=b, right=0)) if (
+            a == b
+        ):
+            return down
+        case Operation(operator="//", left=Call(function="max", arguments=(above, 0)), right=below):
+            return combine("//", above, below)
+    return bound
+
+
 def trips_of(span: Any, by: Any, low: Any, high: Any) -> Any:
     """How many turns a span takes, which is none where its ends lie the wrong way round."""
+    if low == 0:
+        span = high = _rounded_down(high)
     turns = ceil_div(span, by)
     if isinstance(turns, int):
         return max(turns, 0)
