@@ -202,6 +202,42 @@ def test_what_leaves_a_lambda_leaves_no_loop_around_its_call(described: Describe
             )
 
 
+UNSIGNED = {
+    "(unsigned)(i - m) < 4u": "around(i - m) < 4", "(unsigned)(i - 3) < (unsigned)m": "around(i - 3) < m", "i - 4u < 3u": "around(i - 4) < 3",
+    "i - 4u >= 3u": "around(i - 4) >= 3", "(unsigned)(i - 1) > (unsigned)m": "around(i - 1) > m", "(unsigned)i < 3u": "around(i) < 3",
+    "i < 3u": "around(i) < 3", "3u > i": "around(i) < 3", "(unsigned)(i - 5) <= (unsigned)(i - 8)": "around(i - 5) <= around(i - 8)",
+    "(unsigned)(m - i) < 4u": "around(m - i) < 4", "(size_t)(unsigned)(i - 2) < (size_t)m": "around(i - 2) < m",
+    "(int)(unsigned)(i - 2) < m": "i - 2 < m", "(i - 2u) / 2 < 5": "around(i - 2) // 2 < 5", "(i - 2u) % 3 == 1": "around(i - 2) % 3 == 1",
+    "(i - 2u) >> 1 < 5": "around(i - 2) >> 1 < 5", "(i - 2) / 2 < 1": "cut(i - 2, 2) < 1", "(i - 2) >> 1 < 0": "i - 2 >> 1 < 0",
+    "(unsigned)(i - 2) == 0xFFFFFFFF": "i == 1", "i - 2u != 4294967294u": "i != 0", "min(i - 2u, 9u) < 5u": "around(i - 2) < 5",
+    "(unsigned)~i < 4u": "around(~i) < 4", "-1 - 1u < (unsigned)i": "around(i) > 4294967294", "((i - 2) & 3) == 3": "i - 2 & 3 == 3", "(i - 5) % 4 == -1": "i - 5 - 4 * cut(i - 5, 4) == -1",
+}  # fmt: skip
+VALUES = {
+    "int i = 0; i < n; ++i": "range(n)", "int i = n; i > 0; --i": "range(n, 0, -1)", "int i = -4; i < n; ++i": "range(-4, n)",
+    "int i = n - 5; i < 60; i += 2": "range(n - 5, 60, 2)", "int i = 0; i < 12; ++i": "range(12)", "int i = -3; i < 50; ++i": "range(-3, 50)",
+    "int i = m; i > -6; i -= 3": "range(m, -6, -3)",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("test", UNSIGNED)
+@pytest.mark.parametrize("loop", VALUES)
+def test_what_is_unsigned_wraps_around_below_none(described: Described, loop: str, test: str) -> None:
+    for n, m in ((0, 3), (7, 4), (53, 16)):
+        values = of(VALUES[loop], n=n, m=m)
+        reads = 128 * sum(of(UNSIGNED[test], i=i, n=n, m=m) for i in values)
+        text = f"for ({loop}) {{ if ({test}) v += x[1]; else v = v * 2.f; }}"
+        told = _agrees(described, text, reads, 32 * len(values), n=n, m=m)
+        assert told or any(word in test for word in ("size_t", "/", "%", ">>", "&", "i - 8", "min", "~"))
+
+
+@pytest.mark.parametrize("test", UNSIGNED)
+def test_threads_whose_unsigned_index_wraps_are_told_apart(described: Described, test: str) -> None:
+    met = sum(of(UNSIGNED[test], i=i, m=6) for i in range(32))
+    text = f"int i = threadIdx.x; if ({test.replace('m', '6')}) v += x[1]; else v = v * 2.f;"
+    told = _agrees(described, text, 4 * met, 32, n=5, m=6)
+    assert told or any(word in test for word in ("2u) /", "%", ">>", "&", "min", "~", "=="))
+
+
 QUOTIENTS = {
     "(n - 5) / 2 + 3": "cut(n - 5, 2) + 3", "(n - 1) / 8 + 1": "cut(n - 1, 8) + 1", "(n - 7) % 4 + 4": "n - 7 - 4 * cut(n - 7, 4) + 4",
     "(n - m) / m + 2": "cut(n - m, m) + 2", "(n - 5 + 8) / 2 + 3": "(n + 3) // 2 + 3", "(n - 5) / 2": "cut(n - 5, 2)",
@@ -217,3 +253,13 @@ def test_a_quotient_of_what_is_below_none_is_cut_as_c_does(described: Described,
         turns = len(range(start, of(QUOTIENTS[bound], n=n, m=m)))
         text = f"for (int i = {start}; i < {bound}; ++i) v += x[1];"
         assert _agrees(described, text, 128 * turns, 32 * turns, n=n, m=m)
+
+
+def test_a_bound_that_wraps_is_taken_not_to(described: Described) -> None:
+    source = "__global__ void k(float* y, unsigned n) {{ for ({} i = 0; i < n - 3; ++i) y[i] = 1.f; }}\nvoid go(int n) {{ k<<<2, 32>>>(0, n); }}"
+    for kind in ("int", "unsigned"):
+        _, cost = described(source.format(kind), sizes={"n": 7})
+        assert cost.evaluated["write_bytes"] == 512
+        assert [one.partition(" (")[0] for one in cost.conditions] == ["n - 3 >= 0"]
+    _, cost = described(source.format("int").replace("unsigned n", "int n"), sizes={"n": 1})
+    assert (cost.evaluated["write_bytes"], cost.conditions) == (0, ())

@@ -77,6 +77,8 @@ class Type:
 ENUMERATION = "enum "
 
 INT = Type("int", "int", "4")
+UNSIGNED = Type("int", "unsigned", "4")
+SIZE = Type("int", "size_t", "8")
 LONG = Type("int", "int64_t", "8")
 BOOL = Type("int", "bool", "1")
 FLOAT = Type("float", "float", "4")
@@ -84,6 +86,20 @@ DOUBLE = Type("float", "double", "8")
 HALF = Type("float", "half", "2")
 UNKNOWN = Type("unknown")
 VOID = Type("void", "void")
+
+
+def unsigned(kind: Type) -> bool:
+    """Whether whole numbers of a type are never below none: what would be wraps around."""
+    plain = kind.name.rpartition("::")[2]
+    return kind.kind == "int" and (plain.startswith("u") or "unsigned" in plain or plain == "size_t")
+
+
+def usual(a: Type, b: Type) -> Type:
+    """The type in which C++ works out an operator on whole numbers of two types."""
+    a, b = (kind if int(kind.size or 4) >= 4 else INT for kind in (a, b))
+    if int(a.size or 4) != int(b.size or 4):
+        return a if int(a.size or 4) > int(b.size or 4) else b
+    return b if unsigned(b) else a
 
 
 def pointer(of: Type) -> Type:
@@ -153,6 +169,8 @@ class Value:
     literal: bool = False
     #: another way through a function, which is not taken, gives another number
     one_of_several: bool = False
+    #: of an unsigned number: it is made of a counter that may be below none, where it wraps around
+    below: bool = False
     #: (operator, left, right) of a comparison, (`and`, a, b), (`not`, a)
     test: tuple[Any, ...] = ()
     #: a lambda or the name of a device function
@@ -231,6 +249,11 @@ _MOST = 240
 _ONE_AT_LEAST = re.compile(r"\{(?:grid|block)Dim\.[xyz]\}")
 
 
+def may_wrap(value: Value) -> bool:
+    """Whether an unsigned number may be told as one below none, for which it wraps around."""
+    return unsigned(value.type) and value.number is not None and (value.below or below_none(value.number))
+
+
 def below_none(number: Any) -> bool:
     """Whether a whole number made of sizes may be below none, however its sum is written."""
     if not may_be_negative(number):
@@ -239,6 +262,53 @@ def below_none(number: Any) -> bool:
     if "Dim." in summed:  # a grid and a block have one at least
         summed = str(Counts().read(_ONE_AT_LEAST.sub(r"(\g<0> + 1)", summed)))
     return may_be_negative(read_size(summed))
+
+
+def wrapped(value: Value) -> Value:
+    """A whole number as its bits are read."""
+    if not may_wrap(value):
+        return value
+    around, number = 1 << 8 * int(value.type.size or 4), value.number
+    if isinstance(number, int):
+        return replace(value, number=number % around)
+    made = Choice(number, Operation(">=", number, 0), combine("+", number, around))
+    fits = len(made.text) <= _MOST
+    return replace(value, number=made if fits else None, digits=(), offset=None, below=False)
+
+
+def _below_its_half(value: Value, kind: Type) -> Value:
+    """A number of an unsigned type that is more than half of what that holds as the one below none that wraps around to it."""
+    half = 1 << 8 * int(kind.size or 4) - 1
+    return replace(value, number=(value.number + half) % (2 * half) - half) if isinstance(value.number, int) else value
+
+
+def ordered(operator: str, a: Value, b: Value) -> tuple[Any, ...]:
+    """The test whether one whole number is less than another, or as much, as C++ compares their types."""
+    kind = usual(a.type, b.type)
+    if not unsigned(kind):
+        return operator, a, b
+    a, b = converted(a, kind), converted(b, kind)
+    if isinstance(a.number, int) and isinstance(b.number, int):
+        return operator, wrapped(a), wrapped(b)
+    a, b = _below_its_half(a, kind), _below_its_half(b, kind)
+    if operator in {"==", "!="}:
+        return operator, a, b
+
+    def test(word: str, *parts: Value) -> Value:
+        told = computed(word, *(part.number for part in parts)) if word == ">=" else None
+        number = told if isinstance(told, int) else None
+        return Value(BOOL, number, varies=a.varies | b.varies, test=(word, *parts))
+
+    # what is below none is more than each that is not
+    less, more = (a, b) if operator in {"<", "<="} else (b, a)
+    one, other = (test(">=", side, whole(0)) if may_wrap(side) else None for side in (less, more))
+    as_told = test(operator, a, b)
+    if one is None:
+        return as_told.test if other is None else test("or", test("not", other), as_told).test
+    if other is None:
+        return test("and", one, as_told).test
+    around = test("not", other)
+    return test("or", test("and", one, around), test("and", test("or", one, around), as_told)).test
 
 
 def computed(operator: str, a: Any, b: Any) -> Any:
@@ -299,9 +369,13 @@ def asked(test: Value) -> Size:
 
 def arithmetic(operator: str, a: Value, b: Value, kind: Type) -> Value:
     """The value of an operator on whole numbers."""
+    if unsigned(kind) and operator in {"/", "%", ">>"}:
+        a, b = wrapped(a), wrapped(b)
     number = computed(operator, a.number, b.number)
     several = a.one_of_several or b.one_of_several
     made = Value(kind, number, varies=a.varies | b.varies, literal=a.literal and b.literal, one_of_several=several)
+    if unsigned(kind) and (a.below or b.below):
+        made = replace(made, below=True)
     digits, offset = _digits_of(operator, a, b)
     if made.varies:
         made = replace(made, step=_stepped(operator, a, b, digits))
@@ -360,7 +434,7 @@ def thread_index(axis: str, size: Any, lanes: str = "x") -> Value:
     if size == 1:
         return whole(0)
     name = leaf(f"threadIdx.{axis}")
-    return Value(INT, name, (((axis, 1, None), 1),), 0, frozenset({"thread"}), step=int(axis == lanes))
+    return Value(UNSIGNED, name, (((axis, 1, None), 1),), 0, frozenset({"thread"}), step=int(axis == lanes))
 
 
 def literal(text: str) -> Value:
@@ -369,14 +443,12 @@ def literal(text: str) -> Value:
     if re.fullmatch(r"(?:0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)[uUlL]*", plain):
         digits = plain.rstrip("uUlL")
         octal = len(digits) > 1 and digits[0] == "0" and digits.isdigit()
-        kind = LONG if "l" in plain.lower() and "x" not in plain.lower() else INT
-        return replace(
-            whole(
-                int(digits, 8) if octal and not set(digits) & {"8", "9"} else int(digits, 0) if not octal else None,
-                kind,
-            ),
-            literal=True,
-        )
+        suffix = plain[len(plain.rstrip("uUlL")) :].lower()
+        number = int(digits, 8) if octal and not set(digits) & {"8", "9"} else int(digits, 0) if not octal else None
+        wide = "l" in suffix or (number or 0) >> 32 or ((number or 0) >> 31 and digits.isdigit() and not suffix)
+        around = "u" in suffix or (not digits.isdigit() and (number or 0) >> (63 if wide else 31))
+        kind = (SIZE if around else LONG) if wide else UNSIGNED if around else INT
+        return replace(whole(number, kind), literal=True)
     return Value(FLOAT if plain[-1:] in {"f", "F"} else DOUBLE, literal=True)
 
 
@@ -388,7 +460,12 @@ def converted(found: Value, kind: Type) -> Value:
         space = found.space if found.type.kind in {"pointer", "array"} or found.origin else ""
         return replace(found, type=kind, space=space, number=found.number if found.number == 0 else None, where="")
     if kind.kind == "int" and found.type.kind in {"int", "unknown"} and kind.name != "bool":
-        return replace(found, type=kind)
+        if int(kind.size or 4) > int(found.type.size or 4):
+            found = wrapped(found)
+        # a counter stands for itself: that it may be below none is not told by its number
+        counter = unsigned(kind) and not unsigned(found.type) and "loop" in found.varies
+        made = replace(found, type=kind, below=unsigned(kind) and (found.below or counter))
+        return wrapped(made) if int(kind.size or 4) < 4 else made
     if kind.name == "bool":
         return replace(found, type=BOOL)
     made = Value(kind, varies=found.varies, literal=found.literal and kind.kind == "float")
@@ -396,6 +473,7 @@ def converted(found: Value, kind: Type) -> Value:
 
 
 __all__ = [
-    "BOOL", "DOUBLE", "FLOAT", "HALF", "INT", "LONG", "UNKNOWN", "UNTOLD", "VOID", "Kind", "Type", "Value", "arithmetic", "asked",
-    "computed", "converted", "lane_step", "literal", "named_type", "pointer", "thread_index", "told", "whole",
+    "BOOL", "DOUBLE", "FLOAT", "HALF", "INT", "LONG", "SIZE", "UNKNOWN", "UNSIGNED", "UNTOLD", "VOID", "Kind", "Type", "Value",
+    "arithmetic", "asked", "below_none", "computed", "converted", "lane_step", "literal", "may_wrap", "named_type", "ordered", "pointer",
+    "thread_index", "told", "unsigned", "usual", "whole", "wrapped",
 ]  # fmt: skip

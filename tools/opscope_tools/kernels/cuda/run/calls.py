@@ -26,7 +26,9 @@ from opscope_tools.kernels.cuda.names.values import (
     converted,
     lane_step,
     named_type,
+    usual,
     whole,
+    wrapped,
 )
 from opscope_tools.kernels.cuda.run.accesses import access, pointed, read, shown
 from opscope_tools.kernels.cuda.run.expressions import index_of
@@ -180,7 +182,7 @@ class Calls:
         if known.type is not None:
             return Value(known.type, varies=varies)
         if name in {"min", "max", "umin", "umax"} and len(values) == 2 and all(v.type.kind == "int" for v in values):
-            a, b = (v.number for v in values)
+            a, b = (wrapped(converted(v, usual(values[0].type, values[1].type))).number for v in values)
             made: Any = None
             if isinstance(a, int) and isinstance(b, int):
                 made = min(a, b) if "min" in name else max(a, b)

@@ -14,7 +14,9 @@ from opscope_tools.kernels.cuda.names.values import (
     BOOL,
     INT,
     LONG,
+    SIZE,
     UNKNOWN,
+    UNSIGNED,
     UNTOLD,
     Type,
     Value,
@@ -23,9 +25,11 @@ from opscope_tools.kernels.cuda.names.values import (
     converted,
     lane_step,
     literal,
+    ordered,
     pointer,
     thread_index,
     told,
+    usual,
     whole,
 )  # fmt: skip
 from opscope_tools.kernels.cuda.run.accesses import access, pointed, read, shown
@@ -371,8 +375,8 @@ def _size_of(state: State, text: str) -> Value:
     if kind is None and (found := state.scope.find(text.strip())) is not None:
         kind = found.type
     if kind is None or not kind.size:
-        return whole(None, LONG)
-    return whole(read_size(kind.size), LONG)
+        return whole(None, SIZE)
+    return whole(read_size(kind.size), SIZE)
 
 
 def _built_in(state: State, node: Member, name: str, axis: str) -> Value | None:
@@ -387,22 +391,25 @@ def index_of(state: State, node: Node, name: str, axis: str) -> Value:
         lanes = next((a for a in "xyz" if state.block[a] != 1), "x")
         return thread_index(axis, state.block[axis], lanes)
     if name == "blockDim":
-        return whole(state.block[axis])
+        return whole(state.block[axis], UNSIGNED)
     if name == "blockIdx":
         state.log.varying.add(f"blockIdx.{axis}")
         used_in_place(state, node, f"blockIdx.{axis}")
-        return whole(leaf(f"blockIdx.{axis}"), INT, frozenset({"block"}))
-    return whole(leaf(f"gridDim.{axis}"))
+        return whole(leaf(f"blockIdx.{axis}"), UNSIGNED, frozenset({"block"}))
+    return whole(leaf(f"gridDim.{axis}"), UNSIGNED)
 
 
 def _operated(state: State, node: Node, operator: str, a: Value, b: Value) -> Value:
     """An operator on two values."""
     varies = a.varies | b.varies
     if operator in COMPARISONS:
-        made = computed(operator, a.number, b.number) if a.type.kind != "pointer" else None
+        whole_numbers = a.type.kind == b.type.kind == "int"
+        test = ordered(operator, a, b) if whole_numbers else (operator, a, b)
+        plain = test[0] == operator and a.type.kind != "pointer"
+        made = computed(operator, test[1].number, test[2].number) if plain else None
         several = a.one_of_several or b.one_of_several
         number = made if isinstance(made, int) else None
-        return Value(BOOL, number, varies=varies, test=(operator, a, b), one_of_several=several)
+        return Value(BOOL, number, varies=varies, test=test, one_of_several=several)
     kinds = {a.type.kind, b.type.kind}
     if kinds & {"pointer", "array"}:
         base = a if a.type.kind in {"pointer", "array"} else b
@@ -414,8 +421,8 @@ def _operated(state: State, node: Node, operator: str, a: Value, b: Value) -> Va
     if a.type.arithmetic or b.type.arithmetic:
         return _floating(state, node, operator, a, b)
     if kinds == {"int"}:
-        wide = a.type if int(a.type.size or 4) >= int(b.type.size or 4) else b.type
-        return arithmetic(operator, a, b, wide if int(wide.size or 4) > 4 else INT)
+        kind = usual(a.type, b.type if operator not in {"<<", ">>"} else INT)
+        return arithmetic(operator, converted(a, kind), converted(b, kind), kind)
     if operator in {"%", "<<", ">>", "&", "|", "^"} and "object" not in kinds:
         return replace(arithmetic(operator, a, b, INT), digits=(), offset=None)
     if kinds <= {"int", "unknown"} and not (a.varies | b.varies) & _DATA:  # of sizes and indices

@@ -9,7 +9,18 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from opscope_tools.kernels.cuda.names.values import Value, computed, lane_step, told, whole
+from opscope_tools.kernels.cuda.names.values import (
+    Value,
+    below_none,
+    computed,
+    converted,
+    lane_step,
+    told,
+    unsigned,
+    usual,
+    whole,
+    wrapped,
+)
 from opscope_tools.kernels.cuda.run.state import Flow, Runs, State, Values, mean_of
 from opscope_tools.kernels.cuda.run.trips import (
     MOST_UNROLLED,
@@ -43,7 +54,7 @@ from opscope_tools.kernels.cuda.syntax.nodes import (
 )
 from opscope_tools.kernels.run.events import Loop
 from opscope_tools.kernels.run.paths import Path
-from opscope_tools.kernels.values.expressions import Expression, call, combine, leaf, render, settled
+from opscope_tools.kernels.values.expressions import Expression, Operation, call, combine, leaf, render, settled
 from opscope_tools.kernels.values.turns import Counter, Turns
 
 #: nodes up to which loops are taken one iteration at a time
@@ -91,6 +102,7 @@ class Loops:
             amount = self.value(state, step.amount) if step.amount is not None else whole(1)
         if not around.nothing:
             state.missing(f"the head of the loop `{node.text}`, which computes", node, around.parts)
+        bound = self._bounded(state, node, start, operator, bound)
         after = isinstance(node, While) and node.after
         self.met(state, node, name, "" if after else in_one_thread(start, operator, bound, step.operator, amount))
         numbers = start.number, bound.number, amount.number
@@ -127,6 +139,19 @@ class Loops:
         if shorter is not None and turns is not None and turns.loop.at_once == 1:
             _runs(state, node, turns.count)
         return flow
+
+    @staticmethod
+    def _bounded(state: State, node: For | While, start: Value, operator: str, bound: Value) -> Value:
+        """The bound of a counter as their types compare: that an unsigned one is not below none is taken for granted."""
+        if start.type.kind != "int" or bound.type.kind != "int" or operator == "!=":
+            return bound
+        kind = usual(start.type, bound.type)
+        if isinstance(bound.number, int):
+            return wrapped(converted(bound, kind))
+        for end in (start, bound):
+            if unsigned(kind) and end.number is not None and below_none(end.number):
+                state.condition(Operation(">=", end.number, 0).text.replace("{", "").replace("}", ""), node)
+        return bound
 
     def _until(self, state: State, node: For | While, name: str, start: Value, turns: Turns) -> Turns | None:
         """The turns of a loop before the first in which a part of its test does not hold; None where that is not told."""
