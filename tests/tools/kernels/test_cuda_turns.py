@@ -182,6 +182,41 @@ def _agrees(described: Described, text: str, reads: int, flops: int, **sizes: in
     return not cost.not_counted
 
 
+FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
+FLOATS = {
+    "2.5f": "2.5", "1e1f": "10", "-0.5f": "-0.5", "2.0": "2", "2.99999999999f": "3", "2.99999999999": "2.99999999999", "m * 0.5f": "m / 2",
+    "h": "n / 2",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("bound", FLOATS)
+@pytest.mark.parametrize(
+    "loop", ["int i = 0; i < n; ++i", "int i = threadIdx.x; i < n; i += 32", "int i = 0; i < 40; ++i"]
+)
+def test_a_counter_beside_a_floating_point_number_is_counted_as_it_compares_or_not_at_all(
+    described: Described, loop: str, bound: str
+) -> None:
+    for operator in ("<", "<=", ">", ">=", "==", "!="):
+        for n, m in ((0, 3), (2, 9), (53, 11)):
+            met = [
+                bool(eval(f"i {operator} b", {"i": i, "b": of(FLOATS[bound], n=n, m=m)}))
+                for i in range(40 if "40" in loop else n)
+            ]
+            times = 1 if "threadIdx" in loop else 32
+            plain = bound not in {"m * 0.5f", "h"}
+            for test in (f"i {operator} {bound}", f"{bound} {FLIPPED[operator]} i"):
+                text = f"for ({loop}) if ({test}) v += x[1]; else v = v * 2.f;"
+                text = text if bound != "h" else "const double h = n > 0 ? 0.5 * n : 0.; " + text
+                if plain:
+                    assert _agrees(described, text, 4 * times * sum(met), times * len(met), n=n, m=m)
+                    continue
+                _, cost = described(
+                    f"__global__ void k(const float* x, float* y, int n, int m) {{ float v = 0.f; {text} }}\nvoid go(int n, int m) {{ k<<<2, 32>>>(0, 0, n, m); }}",
+                    sizes={"n": n, "m": m},
+                )
+                assert any(f"`{test}`" in one for one in cost.not_counted), text
+
+
 @pytest.mark.parametrize("test", ["j == 0", "j >= 3", "j % 2 == 1", "j < m"])
 @pytest.mark.parametrize("kind", ["lambda", "function"])
 def test_what_leaves_a_lambda_leaves_no_loop_around_its_call(described: Described, kind: str, test: str) -> None:

@@ -19,6 +19,7 @@ from opscope_tools.kernels.values.expressions import (
     COMPARISONS,
     Call,
     Expression,
+    Opaque,
     Operation,
     Prefix,
     Quantity,
@@ -187,6 +188,8 @@ class Turns:
 
     def split(self, test: Size) -> tuple[Turns, Turns] | None:
         """Those of them in which a test holds, and those in which it does not; None where that is not told."""
+        if any(isinstance(one, Opaque) for one in parts(test)):  # a number that is not told: it stands for none
+            return None
         found = _sides(self.loop, test)
         sides = self._tried(test) if found is None else (_both(self.met, found[0]), _both(self.met, found[1]))
         if sides is None:

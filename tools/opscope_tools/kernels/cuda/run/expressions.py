@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from fractions import Fraction
+from math import ceil, floor
+from struct import pack, unpack
 from typing import Any
 
 from opscope_tools.kernels.cuda.names.values import (
@@ -25,10 +28,12 @@ from opscope_tools.kernels.cuda.names.values import (
     converted,
     lane_step,
     literal,
+    may_wrap,
     ordered,
     pointer,
     thread_index,
     told,
+    unsigned,
     usual,
     whole,
 )  # fmt: skip
@@ -62,6 +67,9 @@ from opscope_tools.kernels.values.expressions import COMPARISONS, Choice, Operat
 from opscope_tools.kernels.values.notation import read_size
 
 _DATA = frozenset({"data"})
+_FLIP = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
+#: whole numbers below it are floating-point ones too
+_EXACT = 1 << 20
 
 
 class Expressions:
@@ -234,6 +242,11 @@ class Expressions:
         if node.operator in {"&&", "||"}:
             return self.joined(state, node)
         a, b = self.value(state, node.left), self.value(state, node.right)
+        if node.operator in COMPARISONS and {a.type.kind, b.type.kind} == {"int", "float"}:
+            left = a.type.kind == "float"
+            operator, bound = _FLIP[node.operator] if left else node.operator, node.left if left else node.right
+            if (made := _beside(state, node, operator, b if left else a, _written(bound))) is not None:
+                return made
         return _operated(state, node, node.operator, a, b)
 
     def joined(self, state: State, node: Binary) -> Value:
@@ -429,6 +442,29 @@ def _operated(state: State, node: Node, operator: str, a: Value, b: Value) -> Va
         return replace(arithmetic(operator, a, b, UNKNOWN), type=UNKNOWN)
     state.missing(f"`{operator}` of {a.type.name or b.type.name or 'a type that is not told'}", node, FLOPS)
     return Value(a.type if a.type.kind == "object" else UNKNOWN, varies=varies)
+
+
+def _written(node: Node) -> Fraction | None:
+    """The floating-point number that a literal writes, as its type keeps it."""
+    if isinstance(node, Unary) and node.operator == "-":
+        inner = _written(node.operand)
+        return None if inner is None else -inner
+    if not isinstance(node, Number):
+        return None
+    try:
+        number = float(node.text.replace("'", "").rstrip("fFlL"))
+        return Fraction(unpack("f", pack("f", number))[0] if node.text[-1] in "fF" else number)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _beside(state: State, node: Node, operator: str, a: Value, bound: Fraction | None) -> Value | None:
+    """How a whole number compares to a floating-point one: as to the whole number next to it; None where that is not told."""
+    if bound is None or abs(bound) >= _EXACT or may_wrap(a) or (unsigned(a.type) and bound < 0):
+        return None
+    if operator in {"==", "!="} and bound.denominator != 1:
+        return Value(BOOL, int(operator == "!="))
+    return _operated(state, node, operator, a, whole(ceil(bound) if operator in {"<", ">="} else floor(bound), a.type))
 
 
 def _floating(state: State, node: Node, operator: str, a: Value, b: Value) -> Value:
