@@ -12,7 +12,7 @@ from opscope_cache.store import MemoryStore
 from opscope_schemas.common import Repository
 from opscope_schemas.tiling import Cost, KernelTiling
 from opscope_tools.kernels import describe, scan, select
-from opscope_tools.kernels.values.notation import evaluate
+from opscope_tools.kernels.values.notation import evaluate, names_of
 
 QUIET: Any = {"checkpoint": lambda: None, "progress": lambda *_: None}
 SIZES = (1, 2, 3, 4, 5, 7, 12, 13)
@@ -371,3 +371,46 @@ def test_a_counter_times_what_may_be_none_or_less_is_not_told(tmp_path: Path, la
     found = cost(tmp_path, LANGUAGES[language], f"for i in range(B):\n    if {test}:\n        L\n")
     assert found.read_bytes == ""
     assert any("of whose turns the number is not told" in said for said in found.not_counted)
+
+
+CHANGED = (
+    "for r in range(3):\n    for i in range(n):\n        L\n    n = n // 2\n",
+    "while n > 4:\n    L\n    n -= 4\nfor j in range(n):\n    S\n",
+    "while n > 4:\n    if n > 6:\n        L\n    n -= 4\nfor j in range(n):\n    S\n",
+    "m = n\nwhile n > 4:\n    if m - n > 6:\n        L\n    n -= 4\n",
+    "for i in range(n):\n    n += 1\nfor j in range(n):\n    L\n",
+    "for i in range(4):\n    n = B\nfor j in range(n):\n    L\n",
+    "for i in range(3):\n    if i > 1:\n        n = 2\n    else:\n        n = 3\n    for j in range(n):\n        L\n",
+    "t = (n, 1)\nfor i in range(3):\n    t = (t[0] // 2, 1)\nfor j in range(t[0]):\n    L\n",
+    "i = 0\nwhile i + 4 <= n:\n    L\n    i += 4\nwhile i < n:\n    S\n    i += 1\n",
+    "c = 0\nfor i in range(n):\n    c += 1\nfor j in range(c):\n    L\n",
+    "c = 5\nfor i in range(n):\n    c -= 2\nfor j in range(c + 9):\n    L\n",
+    "c = 0\nfor i in range(n):\n    c += 1\n    for j in range(c):\n        L\n",
+    "c = 0\nfor i in range(n):\n    if i > 1:\n        c += 1\nfor j in range(n):\n    if j < c:\n        L\n",
+    "c = 0\nfor i in range(n):\n    if i == 1:\n        continue\n    c += 1\nfor j in range(c):\n    L\n",
+    "c = 0\nfor i in range(n):\n    for j in range(2):\n        c += i\nfor j in range(c):\n    L\n",
+    "c = 0\nfor i in range(3):\n    for j in range(n):\n        c += 2\nfor j in range(c):\n    L\n",
+    "c = 0\nwhile c * c < n:\n    c += 1\nfor j in range(c):\n    L\n",
+    "for i in range(3, n + 4):\n    L\nfor j in range(i):\n    S\n",
+)
+
+
+@pytest.mark.parametrize("body", CHANGED)
+@pytest.mark.parametrize("language", ["triton", "gluon", "cutile", "tilelang"])
+def test_what_a_loop_changes_has_behind_it_the_value_that_it_has_or_none(
+    tmp_path: Path, language: str, body: str
+) -> None:
+    blocks = body.replace("in range", "in T.serial")
+    found = cost(tmp_path, BLOCKS, blocks) if language == "tilelang" else cost(tmp_path, LANGUAGES[language], body)
+    assert not {"c", "i", "m", "t"} & set(names_of(f"({found.read_bytes or 0}) + ({found.write_bytes or 0})"))
+    if not any("iterations of the loop" in name for name in found.variables):
+        check(found, body, told=False)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [body for body in CHANGED if "+= 4" in body or "-=" in body or body.startswith("for i in range(n):\n    n += 1")],
+)
+@pytest.mark.parametrize("language", ["triton", "gluon", "cutile"])
+def test_what_each_turn_adds_the_same_to_is_told_behind_the_loop(tmp_path: Path, language: str, body: str) -> None:
+    check(cost(tmp_path, LANGUAGES[language], body), body, told=True)

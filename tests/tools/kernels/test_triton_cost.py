@@ -190,8 +190,8 @@ def test_a_step_that_grows_in_a_loop_is_not_told(inventories: dict[str, tuple[Re
     repository, inventory = inventories["own"]
     quiet: Any = {"checkpoint": lambda: None, "progress": lambda *_: None}
     (kernel,) = describe(repository, inventory, select(inventory, "carried"), **quiet)
-    assert [load.strides for load in kernel.loads] == [("{scale} * 2",)]
-    assert [load.coalesced for load in kernel.loads] == ["where {scale} * 2 == 1"]
+    assert [load.strides for load in kernel.loads] == [("{scale in the loop at line 72} * 2",)]
+    assert [load.coalesced for load in kernel.loads] == ["where {scale in the loop at line 72} * 2 == 1"]
     (reverse,) = describe(repository, inventory, select(inventory, "skipped"), **quiet)
     assert reverse.cost is not None
     assert reverse.cost.conditions == ("row != -1 (line 57)",)

@@ -141,6 +141,10 @@ class Log:
     #: names that differ between programs or blocks, and counters of loops
     varying: set[str] = field(default_factory=set)
     counters: set[str] = field(default_factory=set)
+    #: names of what a loop changes, in it and behind it: no cost counts by them (languages of Python)
+    changed: set[str] = field(default_factory=set)
+    #: the kernel's parameters: what else has such a name goes on under one of its own (Triton)
+    parameters: frozenset[str] = frozenset()
     #: what stands for a word of the language: how it is spelled, and what that is
     wrapped: dict[str, str] = field(default_factory=dict)
     steps: int = 0

@@ -123,7 +123,7 @@ class Ways:
     def take(self, turns: Nest | None) -> bool:
         """Go on in these turns behind the last step of the path; whether it is told how many they are."""
         counts = turns.counts() if turns is not None else None
-        if turns is None or counts is None:
+        if turns is None or counts is None or any(self.log.changed & set(names_of(count)) for count in counts):
             self.path = (*self.path[:-1], replace(self.path[-1], status="other"))
             return False
         self.turns = turns

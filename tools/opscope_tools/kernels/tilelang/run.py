@@ -278,17 +278,24 @@ class Run(Interpreter, Operations, Ways):
             if self.grid is not None and names & self.ids:
                 self.put(Mapped, source, axis="", variable=target.id, text=ast.unparse(source))
             if len(render(value)) > _LONGEST:
-                differs = self.log.varying & names
-                self.carried = self.carried | {target.id} if self.changing & names else self.carried - {target.id}
+                differs, known_as = self.log.varying & names, self._named(target.id, target.lineno)
+                moves = bool(self.changing & names)
+                self.carried = self.carried | {known_as} if moves else self.carried - {known_as}
+                if moves or self.log.changed & names:
+                    self.log.changed.add(known_as)
                 value = (
-                    self.varied(target.id)
+                    self.varied(known_as)
                     if differs
-                    else value.with_text(target.id)
+                    else value.with_text(known_as)
                     if isinstance(value, Quantity)
-                    else leaf(target.id)
+                    else leaf(known_as)
                 )
-                self.log.names.setdefault(target.id, "")
+                self.log.names.setdefault(known_as, "")
         self.assign(target, value, scope)
+
+    def _named(self, name: str, line: int) -> str:
+        """What is said for the value that a name has from a line on: the name, where no parameter has it."""
+        return f"{name} of line {line}" if name in {argument.arg for argument, _, _ in self.settings} else name
 
     def _store(self, target: ast.Subscript, value: Any, scope: LocalScope) -> None:
         """`buffer[i, j] = value`."""
@@ -396,7 +403,7 @@ class Run(Interpreter, Operations, Ways):
         self.log.answers, self.cut = answers, self.cut or self.leaving(statement)
         sides = [way[0] for way in on.values()]
         for name in {name for side in sides for name in side if any(side[name] != other.get(name) for other in sides)}:
-            self._forget({name}, scope)
+            self._forget({name}, scope, f"behind the test at line {statement.lineno}")
         self.filled = {
             name: place for name, place in self.filled.items() if all(way[1].get(name) == place for way in on.values())
         }
@@ -482,17 +489,21 @@ class Run(Interpreter, Operations, Ways):
         if isinstance(trips, Expression):
             trips = self.difference(trips, 0)
             trips = at_least_none(trips, bounds)
-        self.put(Loop, statement, variable=target, text=text, trips=render(trips) if trips is not None else "",
+        told = trips is not None and not self.log.changed & set(names_of(trips))
+        self.put(Loop, statement, variable=target, text=text, trips=render(trips) if told else "",
                  kind=name if name == "range" else f"T.{name}")  # fmt: skip
         if name == "Pipelined":
             self.stages[statement.lineno] = operand(options.get("num_stages", 0))
-        self.log.varying.add(target)
-        self.log.counters.add(target)
-        self.log.names.setdefault(target, "")
-        scope.values[target] = leaf(target)
+        counter = self._named(target, statement.lineno)
+        self.log.varying.add(counter)
+        self.log.counters.add(counter)
+        self.log.names.setdefault(counter, "")
+        scope.values[target] = leaf(counter)
         start, step = (0, 1) if len(bounds) < 2 else (bounds[0], (*bounds, 1)[2])
         trip = self._unknown(statement, text) if trips is None else trips
-        self._repeat(Counter(target, start, step, trip, frozenset({target} if trips is None else ())), statement, scope)
+        self._repeat(
+            Counter(counter, start, step, trip, frozenset({counter} if trips is None else ())), statement, scope
+        )
 
     def _unknown(self, loop: ast.For | ast.While, written: str, what: str = "iterations") -> Size:
         name = f"{what} of the loop at line {loop.lineno}"
@@ -501,14 +512,18 @@ class Run(Interpreter, Operations, Ways):
 
     def _repeat(self, counter: Counter, loop: ast.For | ast.While, scope: LocalScope) -> None:
         """Run a body once, counted as often as it turns; scalars that it changes have no one value in it and behind it."""
-        if asks := self.log.counters & set(names_of(counter.trips)):
-            mean = self._unknown(loop, render(counter.trips), "mean iterations")
+        if asks := (self.log.counters | self.log.changed) & set(names_of(counter.trips)):
+            what = "mean iterations" if self.turns.loops else "iterations"
+            mean = self._unknown(loop, render(counter.trips), what)
             counter = replace(counter, trips=mean, asks=counter.asks | asks)
         changed = {
             n.id for s in loop.body for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
         }
         carried = self.carried
-        self._forget(changed, scope)
+        targets = (
+            {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)} if isinstance(loop, ast.For) else set()
+        )
+        self._forget(changed - targets, scope, f"in the loop at line {loop.lineno}")
         self.carried -= {counter.name}
         if isinstance(loop, ast.While):
             self._quietly(loop.test, scope)
@@ -517,15 +532,25 @@ class Run(Interpreter, Operations, Ways):
         self.enter(counter, loop)
         self.block(loop.body, scope)
         self.turns, self.times, self.line, self.path = kept
-        self._forget(changed, scope)
+        self._forget(changed | targets, scope, f"behind the loop at line {loop.lineno}")
         self.carried = self.carried if self.turns.loops else carried
         self.leave(place)
 
-    def _forget(self, names: set[str], scope: LocalScope) -> None:
-        for name in names & set(scope.values):
-            if isinstance(scope.values[name], int | Expression):
-                scope.values[name] = self.varied(name)
-                self.carried |= {name}
+    def _forget(self, names: set[str], scope: LocalScope, where: str) -> None:
+        """What a loop changes has no one value, in it and behind it: of these it is another, by which no cost counts."""
+        for name in names:
+            if self._bound(name, scope):
+                scope.values[name] = self._forgotten(scope.lookup(name, self), f"{name} {where}")
+
+    def _forgotten(self, old: Any, name: str) -> Any:
+        """A value without the numbers in it."""
+        if isinstance(old, tuple | list):
+            return type(old)([self._forgotten(part, f"{name}, part {place}") for place, part in enumerate(old)])
+        if not isinstance(old, int | Expression):
+            return old
+        self.carried |= {name}
+        self.log.changed.add(name)
+        return self.varied(name)
 
     # expressions -------------------------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ from opscope_tools.kernels.triton.operations import Asked, Language, Operation, 
 from opscope_tools.kernels.triton.parameters import parameters
 from opscope_tools.kernels.triton.tiles import Value, literal, texts
 from opscope_tools.kernels.values.conditions import canonical
-from opscope_tools.kernels.values.expressions import Quantity, Size, leaf, negative, render
+from opscope_tools.kernels.values.expressions import SYMBOLS, Quantity, Size, leaf, negative, render, settled
 from opscope_tools.kernels.values.expressions import call as call_of
 from opscope_tools.kernels.values.notation import names_of, of_run
 from opscope_tools.kernels.values.trips import at_least_none, trip_count, turns
@@ -39,6 +39,8 @@ from opscope_tools.kernels.values.turns import Counter
 _DEPTH = 6
 #: statements that one run looks at: more is generated text
 _MOST_STEPS = 60_000
+#: characters of a number that goes on in formulas; a longer one goes on under its own name
+_LONGEST = 120
 
 
 def run_kernel(
@@ -48,6 +50,7 @@ def run_kernel(
     log = Log(_MOST_STEPS)
     walk = Walk(module, function, around, log, log.answers)
     walk.language = language
+    log.parameters = frozenset(argument.arg for argument, *_ in parameters(function))
     for argument, _, _, constexpr in parameters(function):
         name = argument.arg
         shown = Quantity(name, run_time=not constexpr)
@@ -161,13 +164,13 @@ class Walk(Expressions):
     def bind(self, target: ast.expr, value: Value, written: ast.expr | None = None) -> None:
         """Give a name its value, `written` so; a long scalar goes on under its own name."""
         if isinstance(target, ast.Name):
-            told = value.number is not None and len(render(value.number)) <= 120
+            told = value.number is not None and len(render(value.number)) <= _LONGEST
             if value.shape == () and value.items is None and not value.known and not told:
+                number = self.quantity(target.id, target.lineno)
                 if value.sources or self.differs(value.number):
-                    self.log.varying.add(target.id)
-                self.log.names.setdefault(target.id, "")
-                self.carry(target.id, value, written)
-                value = replace(value, number=leaf(target.id))
+                    self.log.varying.add(number.name)
+                self.carry(target.id, number.name, value, written)
+                value = replace(value, number=number)
             self.env[target.id] = value
         elif isinstance(target, ast.Tuple | ast.List):
             items = value.items or ()
@@ -175,12 +178,21 @@ class Walk(Expressions):
                 found = items[index] if index < len(items) else Value(None, data=value.data)
                 self.bind(element, replace(found, ids=found.ids or value.ids), written)
 
-    def carry(self, name: str, value: Value, written: ast.expr | None) -> None:
+    def quantity(self, name: str, line: int) -> Quantity:
+        """What a name holds from a line on, where that has no formula: under its own name, which a parameter's is not."""
+        made = leaf(f"{name} of line {line}" if name in self.log.parameters else name)
+        self.log.names.setdefault(made.name, "")
+        return made
+
+    def carry(self, name: str, known_as: str, value: Value, written: ast.expr | None) -> None:
         """Keep in mind whether an untold scalar differs from turn to turn; what is loaded anew is data, which does not count as that."""
         again = written is not None and any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(written))
+        if self.log.changed & set(names_of(value.number or 0)):
+            self.log.changed.add(known_as)
         if written is not None:
             moves = self.asks_turns(written) and (again or not value.sources)
-            self.carried = self.carried | {name} if moves else self.carried - {name}
+            self.carried = self.carried | {known_as} if moves else self.carried - {known_as}
+            self.log.changed |= {known_as} if moves else set()
 
     # branches ----------------------------------------------------------------------------------------------------
 
@@ -238,23 +250,20 @@ class Walk(Expressions):
         self.cut = self.cut or self.leaving(statement)
         if on:
             ways = list(on.values())
-            self.env, self.definitions = self.merged([way[0] for way in ways]), ways[0][1]
+            self.env, self.definitions = self.merged([way[0] for way in ways], statement.lineno), ways[0][1]
             if ended or any(len(way[2]) > 1 for way in ways):
                 self.go_on(statement.test, {holds: way[2] for holds, way in on.items()})
         return not on
 
-    def merged(self, sides: list[dict[str, Value]]) -> dict[str, Value]:
+    def merged(self, sides: list[dict[str, Value]], line: int) -> dict[str, Value]:
         """Names behind two ways that are both gone: what differs of them is not told."""
         first, *others = sides
         found = {name: value for side in reversed(sides) for name, value in side.items()}
         for name, one in first.items():
             for other in (side[name] for side in others if name in side and side[name] != one):
                 scalar = one.shape == other.shape == () and one.items is None
-                if scalar:
-                    self.log.names.setdefault(name, "")
-                    self.carried |= {name}
                 found[name] = replace(
-                    one, number=leaf(name) if scalar else None, constant=None, known=False, name="", sources=one.sources | other.sources,
+                    one, number=self.untold_value(name, f"behind the test at line {line}") if scalar else None, constant=None, known=False, name="", sources=one.sources | other.sources,
                     product=False, accumulator=one.accumulator and other.accumulator, ids=one.ids or other.ids,
                     strides=one.strides if one.strides == other.strides else (None,) * len(one.shape or ()),
                 )  # fmt: skip
@@ -311,17 +320,19 @@ class Walk(Expressions):
             self.index(bound)
         numbers = [b.number for b in bounds if b.number is not None]
         trips = trip_count(numbers) if bounds and len(numbers) == len(bounds) else None
-        self.put(Loop, statement, variable=target, text=ast.unparse(call), trips=texts((trips,))[0], kind=name)
-        self.log.varying.add(target)
-        self.log.counters.add(target)
-        self.log.names.setdefault(target, "")
-        self.bind(statement.target, Value(number=leaf(target)))
+        told = None if self.log.changed & set(names_of(trips or 0)) else trips
+        self.put(Loop, statement, variable=target, text=ast.unparse(call), trips=texts((told,))[0], kind=name)
+        number = self.quantity(target, statement.lineno)
+        self.log.varying.add(number.name)
+        self.log.counters.add(number.name)
+        self.bind(statement.target, Value(number=number))
         written = ast.unparse(call)
         trip = self.unknown(statement.lineno, written) if trips is None else at_least_none(trips, numbers)
-        if trips is not None and len(numbers) == 3:
+        if told is not None and len(numbers) == 3:
             self.from_index(trip, *numbers)
         start, step = (0, 1) if len(numbers) < 2 else (numbers[0], (*numbers, 1)[2])
-        self.repeat(Counter(target, start, step, trip, frozenset({target} if trips is None else ())), statement)
+        asks = frozenset({number.name} if trips is None else ())
+        self.repeat(Counter(number.name, start, step, trip, asks), statement)
 
     def from_index(self, trip: Size, start: Size, bound: Size, step: Size) -> None:
         """Put down a loop that begins at the program's own index."""
@@ -330,15 +341,14 @@ class Walk(Expressions):
 
     def until(self, statement: ast.While) -> None:
         """A loop with a test: as often as what the body adds to a side of a comparison lets it hold."""
-        text, found = ast.unparse(statement.test), self.counted_turns(statement)
-        self.put(
-            Loop, statement, variable="", text=text, trips=texts((found.trips if found else None,))[0], kind="while"
-        )
+        text, (name, found) = ast.unparse(statement.test), self.counted_turns(statement) or ("", None)
+        told = None if found is None or self.log.changed & set(names_of(found.trips)) else found.trips
+        self.put(Loop, statement, variable="", text=text, trips=texts((told,))[0], kind="while")
         self.asking(statement.test)
         counter = found or Counter("", 0, 1, self.unknown(statement.lineno, text))
-        self.repeat(replace(counter, trips=call_of("max", found.trips, 0)) if found else counter, statement)
+        self.repeat(replace(counter, trips=call_of("max", found.trips, 0)) if found else counter, statement, name)
 
-    def counted_turns(self, statement: ast.While) -> Counter | None:
+    def counted_turns(self, statement: ast.While) -> tuple[str, Counter] | None:
         """How often `while name + more < bound` runs where its body adds the same to the name once; None for other loops."""
         test = statement.test
         if not isinstance(test, ast.Compare) or len(test.ops) != 1:
@@ -374,9 +384,11 @@ class Walk(Expressions):
                 return None
             step = negative(step)
         trips = turns(first, test.ops[0], bound, step)
-        if trips is not None and isinstance(test.ops[0], ast.Lt) and isinstance(test.left, ast.Name):
+        changing = self.log.changed & set(names_of(0 if trips is None else trips))
+        if trips is not None and not changing and isinstance(test.ops[0], ast.Lt) and isinstance(test.left, ast.Name):
             self.from_index(call_of("max", trips, 0), first, bound, step)
-        return None if trips is None else Counter(moving[0], start, step, trips)
+        number = self.quantity(moving[0], statement.lineno)
+        return None if trips is None else (moving[0], Counter(number.name, start, step, trips))
 
     def unknown(self, line: int, written: str, what: str = "iterations") -> Size:
         """A quantity of its own for a trip count that is no formula."""
@@ -384,14 +396,19 @@ class Walk(Expressions):
         self.log.variables[name] = written
         return leaf(name)
 
-    def repeat(self, counter: Counter, loop: ast.For | ast.While) -> None:
-        """Run a loop's body once, counted as often as it turns; what it stores is not known at its beginning."""
+    def repeat(self, counter: Counter, loop: ast.For | ast.While, by: str = "") -> None:
+        """Run a loop's body once, counted as often as it turns; what it stores is not known at its beginning. `by`: the name that counts a `while`."""
         log = self.log
-        if asks := log.counters & set(names_of(counter.trips)):  # another count in each iteration around it: its mean
-            mean = self.unknown(loop.lineno, render(counter.trips), "mean iterations")
+        if asks := (log.counters | log.changed) & set(names_of(counter.trips)):  # another count in each turn around it
+            what = "mean iterations" if self.turns.loops else "iterations"
+            mean = self.unknown(loop.lineno, render(counter.trips), what)
             counter = replace(counter, trips=mean, asks=counter.asks | asks)
         stored, carried = _stored(loop.body), self.carried
-        self.forget(stored)
+        targets = set(_names(loop.target)) if isinstance(loop, ast.For) else set()
+        sums = self.sums(counter, loop, stored | targets)
+        self.forget(stored - targets, f"in the loop at line {loop.lineno}")
+        if by:
+            self.env[by] = replace(self.env[by], number=leaf(counter.name))
         self.carried -= {counter.name}
         kept, env, place = (self.turns, self.times, self.line, self.path), dict(self.env), len(log.events)
         answers, self.line = self.answers.copy(), loop.lineno
@@ -408,18 +425,58 @@ class Walk(Expressions):
             self.env = {**env, **{n: replace(env[n], strides=(None,) * len(env[n].shape or ())) for n in moved}}
             self.block(loop.body)
         self.turns, self.times, self.line, self.path = kept
-        self.forget(stored)
+        self.forget((stored | targets) - set(sums), f"behind the loop at line {loop.lineno}")
+        for name, number in sums.items():
+            plain = literal(number) if isinstance(number, int) else Value(number=number)
+            self.env[name] = replace(plain, ids=self.env[name].ids)
         self.carried = self.carried if self.turns.loops else carried
         self.leave(place)
 
-    def forget(self, names: set[str]) -> None:
-        """What a loop changes has no one value, in it and after it."""
+    def sums(self, counter: Counter, loop: ast.For | ast.While, changed: set[str]) -> dict[str, Size]:
+        """Names behind a loop that adds the same to them once in each of its turns, whose number is told, with what they are there."""
+        found: dict[str, Size] = {}
+        leaves = any(isinstance(n, ast.Break | ast.Continue | ast.Return) for s in loop.body for n in ast.walk(s))
+        if leaves or counter.asks or set(names_of(counter.trips)) & (set(self.log.variables) | self.log.changed):
+            return found
+        every = [
+            n.id for s in loop.body for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+        ]
+        for statement in loop.body:
+            match statement:
+                case ast.AugAssign(target=ast.Name(id=name), op=ast.Add() | ast.Sub() as op, value=added):
+                    old = self.env.get(name)
+                    if old is None or every.count(name) != 1 or changed & _read(added) or old.items or old.shape != ():
+                        continue
+                    start, step = old.number, self.quiet(added).number
+                    if start is None or step is None or old.data or old.sources or self.quiet(added).sources:
+                        continue
+                    if set(names_of(step)) & (self.log.changed | self.carried) or not (_whole(start) and _whole(step)):
+                        continue
+                    total = settled(SYMBOLS[type(op)], start, settled("*", step, counter.trips))
+                    if len(render(total)) <= _LONGEST:
+                        found[name] = total
+        return found
+
+    def forget(self, names: set[str], where: str) -> None:
+        """What a loop changes has no one value, in it and after it: of these it is another."""
         for name in names & set(self.env):
-            old = self.env[name]
-            if old.shape == () and old.items is None:
-                self.log.names.setdefault(name, "")
-                self.env[name] = replace(old, number=leaf(name), name="", constant=None, known=False)
-                self.carried |= {name}
+            self.env[name] = self.forgotten(self.env[name], name, where)
+
+    def forgotten(self, old: Value, name: str, where: str) -> Value:
+        """A value without the numbers in it."""
+        if old.items is not None:
+            return replace(old, items=tuple(self.forgotten(v, f"{name}[{n}]", where) for n, v in enumerate(old.items)))
+        if old.shape != ():
+            return old
+        return replace(old, number=self.untold_value(name, where), name="", constant=None, known=False)
+
+    def untold_value(self, name: str, where: str) -> Quantity:
+        """A quantity for what a name holds there, by which no cost counts."""
+        made = leaf(f"{name} {where}")
+        self.log.names.setdefault(made.name, "")
+        self.log.changed.add(made.name)
+        self.carried |= {made.name}
+        return made
 
     # calls of device functions -----------------------------------------------------------------------------------
 
@@ -516,6 +573,16 @@ def _stored(statements: list[ast.stmt]) -> set[str]:
         node.id for statement in statements for node in ast.walk(statement)
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     }  # fmt: skip
+
+
+def _read(node: ast.expr) -> set[str]:
+    """Names that an expression asks for."""
+    return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
+
+
+def _whole(number: Size) -> bool:
+    """Whether a number is made of whole ones by whole steps."""
+    return not (isinstance(number, float) or re.search(r"\d\.|\.\d|(?<!/)/(?!/)|\*\*", render(number)))
 
 
 def _is_term(node: ast.expr, name: str) -> bool:
