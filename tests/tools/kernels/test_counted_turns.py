@@ -414,3 +414,18 @@ def test_what_a_loop_changes_has_behind_it_the_value_that_it_has_or_none(
 @pytest.mark.parametrize("language", ["triton", "gluon", "cutile"])
 def test_what_each_turn_adds_the_same_to_is_told_behind_the_loop(tmp_path: Path, language: str, body: str) -> None:
     check(cost(tmp_path, LANGUAGES[language], body), body, told=True)
+
+
+@pytest.mark.parametrize("bound", ["n", "n - 3", "n - m", "2 * n - 9", "n // 2 - 3"])
+@pytest.mark.parametrize("form", ["for i in range(pid, BOUND, tl.num_programs(0)):\n    for j in range(m):\n        L\n    S\n", "i = pid\nwhile i < BOUND:\n    L\n    i += tl.num_programs(0)\n"])  # fmt: skip
+def test_programs_that_share_a_loop_run_it_no_less_than_no_times(tmp_path: Path, form: str, bound: str) -> None:
+    body = f"m = tl.cdiv(n, 3)\npid = tl.program_id(0)\n{form}".replace("BOUND", bound)
+    found = launched(tmp_path, body)
+    for n in (0, *SIZES):
+        runs = [run(body.replace("tl.program_id(0)", str(p)).replace("tl.num_programs(0)", "7").replace("tl.", ""), n, 64) for p in range(7)]  # fmt: skip
+        at = {"n": n, "X.element_size()": 1, "Y.element_size()": 1, "num_programs(0)": 7, "B": 64}
+        assert evaluate(found.launch_read_bytes, at) == 64 * sum(each["L"] for each in runs), (
+            n,
+            found.launch_read_bytes,
+        )
+        assert evaluate(found.launch_write_bytes, at) == 64 * (7 + sum(each["S"] for each in runs))

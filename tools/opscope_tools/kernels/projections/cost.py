@@ -18,8 +18,9 @@ from opscope_tools.kernels.projections.accesses import moved
 from opscope_tools.kernels.run.events import MOVES, Access, Arithmetic, Branch, Event, Part, Product, Unknown
 from opscope_tools.kernels.run.log import Log, Lost
 from opscope_tools.kernels.values.conditions import canonical, negated
-from opscope_tools.kernels.values.expressions import COMPARISONS, Call, leaf
+from opscope_tools.kernels.values.expressions import COMPARISONS, Call, leaf, render
 from opscope_tools.kernels.values.notation import Counts, evaluate, names_of, read_size
+from opscope_tools.kernels.values.trips import at_least_none
 
 _PARTS: tuple[Part, ...] = ("flops", "matmul", "read", "write")
 _NAMES: Mapping[Part, str] = {
@@ -89,7 +90,8 @@ def persistent(log: Log, grids: Sequence[Launch]) -> Persistent | None:
         varying = names_of(bound) and set(names_of(bound)) & log.varying
         whole = all(len(g.dimensions) > axis and _steps_by(g.dimensions[axis], axis, step, bound, log) for g in grids)
         if trip in log.uneven and len(along) == len(beside) == 1 and whole and not varying:
-            return Persistent(trip, bound, next(iter(beside)))
+            tiles = read_size(bound)  # where it is less than none, no program runs the loop
+            return Persistent(trip, render(at_least_none(tiles, (tiles,))), next(iter(beside)))
     return None
 
 
