@@ -429,3 +429,55 @@ def test_programs_that_share_a_loop_run_it_no_less_than_no_times(tmp_path: Path,
             found.launch_read_bytes,
         )
         assert evaluate(found.launch_write_bytes, at) == 64 * (7 + sum(each["S"] for each in runs))
+
+
+class Cut(int):
+    """A number of a program: its quotients are cut towards none, its remainders have the sign of what is divided."""
+
+    def __add__(self, other: int) -> Cut:
+        return Cut(int(self) + int(other))
+
+    def __sub__(self, other: int) -> Cut:
+        return Cut(int(self) - int(other))
+
+    def __mul__(self, other: int) -> Cut:
+        return Cut(int(self) * int(other))
+
+    def __rmul__(self, other: int) -> Cut:
+        return self * other
+
+    def __floordiv__(self, other: int) -> Cut:
+        whole = abs(int(self)) // int(other)
+        return Cut(whole if self >= 0 else -whole)
+
+    def __mod__(self, other: int) -> Cut:
+        return self - self // other * other
+
+
+@pytest.mark.parametrize("loop", [
+    "for i in range((n - 5) // 2 + 3)", "for i in range((n - 1) // 8 + 1)", "for i in range((n - 5) // 2)", "for i in range(-4, (n - 7) % 4)",
+    "for i in range(-3, (n - 9) // 4)", "for i in range((n - 9) // 4, -1, -1)", "for i in range(min((n - 9) // 2, 3) + 4)",
+    "for i in range(cdiv(n - 9, B) + 3)", "for i in range((n - 9) // B // 2 + 5)", "for i in range((2 * n - 9) % B + 3)",
+    "i = 0\nwhile i <= (n - 1) // 8", "for i in range(n + 1):\n    if i == (n - 1) // 8",
+])  # fmt: skip
+@pytest.mark.parametrize("language", ["triton", "gluon", "cutile"])
+def test_quotients_of_what_is_less_than_none_are_as_the_language_rounds_them(
+    tmp_path: Path, language: str, loop: str
+) -> None:
+    body = f"{loop}:\n{' ' * (8 if 'if i' in loop else 4)}L\n{'    i += 1' if 'while' in loop else ''}\n"
+    found = cost(tmp_path, LANGUAGES[language], body)
+    assert found.not_counted == ()
+    for n in (0, *SIZES):
+        met: list[int] = []
+        number = n if language == "cutile" else Cut(n)
+        names = {
+            "n": number,
+            "B": 4,
+            "met": met,
+            "cdiv": (lambda a, b: -(-a // b)) if language == "cutile" else lambda a, b: (a + (b - 1)) // b,
+        }
+        exec(body.replace("L\n", "met.append(0)\n"), names)
+        assert evaluate(found.read_bytes, {"n": n, "B": 4, "X.element_size()": 1}) == 4 * len(met), (
+            n,
+            found.read_bytes,
+        )

@@ -24,10 +24,12 @@ from opscope_tools.kernels.triton.tiles import (
     combined,
     compare,
     computed,
+    cut,
     folded,
     literal,
     padded,
     sources_of,
+    towards_none,
 )  # fmt: skip
 from opscope_tools.kernels.values.expressions import (
     COMPARISONS,
@@ -181,6 +183,7 @@ class Expressions(Operations, Ways):
         numbers = [part.number for part in parts if part.shape == () and part.number is not None]
         if len(numbers) < len(parts) or not self.asks_turns(node):
             return None
+        numbers = [towards_none(number) if self.cuts else number for number in numbers]
         asked = [as_test(number) for number in numbers if isinstance(number, Expression)]
         match node:
             case ast.UnaryOp():
@@ -362,7 +365,7 @@ class Expressions(Operations, Ways):
                 known = self.constants(op, a, b)
                 scalars = a.shape == b.shape == () and not (a.data or b.data)
                 return (
-                    known or Value(number=computed(op, a.number, b.number), sources=a.sources | b.sources)
+                    known or Value(number=self.made(op, a.number, b.number), sources=a.sources | b.sources)
                     if scalars
                     else Value(None)
                 )
@@ -446,6 +449,15 @@ class Expressions(Operations, Ways):
         plain = all(v.number == operand(v.constant) for v in (a, b))
         return literal(made, None if plain else computed(op, a.number, b.number))
 
+    @property
+    def cuts(self) -> bool:
+        """Whether whole quotients are cut towards none, as in Triton and Gluon; cuTile rounds them down."""
+        return self.language is None or self.language.prefix != "ct"
+
+    def made(self, op: ast.operator, a: Size | None, b: Size | None) -> Size | None:
+        """What an operator makes of two scalars of the kernel."""
+        return cut(op, a, b) if self.cuts else computed(op, a, b)
+
     def binary(self, op: ast.operator, a: Value, b: Value, node: ast.AST) -> Value:
         """`a op b`, broadcast; arithmetic on data is put down, arithmetic of addresses is not."""
         if self.language is not None and (made := self.language.binary(self, op, a, b, node)) is not None:
@@ -466,7 +478,7 @@ class Expressions(Operations, Ways):
         if data and isinstance(op, _ARITHMETIC) and not accumulates:
             self.compute(node, shape, sources, 1)
         scalar = shape == () and not a.data and not b.data
-        number = computed(op, a.number, b.number) if scalar else None
+        number = self.made(op, a.number, b.number) if scalar else None
         steps = combined(op, a, b, shape) if shape is not None else ()
         roots = a.roots + b.roots if isinstance(op, ast.Add) else a.roots if isinstance(op, ast.Sub) else ()
         into = accumulates or (isinstance(op, ast.Mult) and (a.accumulator or b.accumulator))

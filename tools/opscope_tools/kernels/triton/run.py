@@ -28,12 +28,12 @@ from opscope_tools.kernels.triton.definitions import FunctionNode, dotted_name
 from opscope_tools.kernels.triton.expressions import Expressions, Surroundings
 from opscope_tools.kernels.triton.operations import Asked, Language, Operation, clip
 from opscope_tools.kernels.triton.parameters import parameters
-from opscope_tools.kernels.triton.tiles import Value, literal, texts
+from opscope_tools.kernels.triton.tiles import Value, literal, texts, towards_none
 from opscope_tools.kernels.values.conditions import canonical
 from opscope_tools.kernels.values.expressions import SYMBOLS, Quantity, Size, leaf, negative, render, settled
 from opscope_tools.kernels.values.expressions import call as call_of
 from opscope_tools.kernels.values.notation import names_of, of_run
-from opscope_tools.kernels.values.trips import at_least_none, trip_count, turns
+from opscope_tools.kernels.values.trips import at_least_none, downwards, may_be_negative, trip_count, turns
 from opscope_tools.kernels.values.turns import Counter
 
 _DEPTH = 6
@@ -319,6 +319,8 @@ class Walk(Expressions):
         for bound in bounds:
             self.index(bound)
         numbers = [b.number for b in bounds if b.number is not None]
+        if self.cuts and len(numbers) > 1 and (may_be_negative(numbers[0]) or any(map(downwards, numbers[2:]))):
+            numbers = [towards_none(number) for number in numbers]
         trips = trip_count(numbers) if bounds and len(numbers) == len(bounds) else None
         told = None if self.log.changed & set(names_of(trips or 0)) else trips
         self.put(Loop, statement, variable=target, text=ast.unparse(call), trips=texts((told,))[0], kind=name)
@@ -376,7 +378,8 @@ class Walk(Expressions):
         }:
             return None
         asked = (test.left, test.comparators[0], added[0].value, ast.Name(moving[0]))
-        first, bound, step, start = (self.quiet(n).number for n in asked)
+        sides = [self.quiet(n).number for n in asked]
+        first, bound, step, start = (n if n is None or not self.cuts else towards_none(n) for n in sides)
         if first is None or bound is None or step is None or start is None:
             return None
         if isinstance(added[0].op, ast.Sub):
