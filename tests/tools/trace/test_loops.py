@@ -5,22 +5,21 @@ Every class runs on real tensors at sizes inside the conditions that its documen
 
 from __future__ import annotations
 
-import importlib.util
 import random
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import own_modules
 import pytest
 import torch
 from cost_walk import walked
 from opscope_schemas.formula import evaluate, holds
 from opscope_tools.costing.arguments import CostArguments, model_spec, running
 from opscope_tools.count_flops import count_flops
-from opscope_tools.running.engines import close_engines, tracer_of
+from opscope_tools.running.engines import tracer_of
 from opscope_tools.running.tool import ToolContext
-from opscope_tools.running.workspace import Workspace
 from opscope_tools.trace.document import module_analysis
 from opscope_tools.trace.protocol import TraceRequest
 from opscope_tools.trace_dataflow import DataflowArguments, trace_dataflow
@@ -191,12 +190,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def looping(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ToolContext]:
-    workspace = Workspace.create(
-        repositories=[("mine", folder)], cache_folder=tmp_path_factory.mktemp("cache"), trusted=["mine"]
-    )
-    yield ToolContext(workspace)
-    close_engines(workspace)
-    workspace.store.close()
+    yield from own_modules.trusted(folder, tmp_path_factory.mktemp("cache"))
 
 
 def document(context: ToolContext, name: str) -> Any:
@@ -205,12 +199,7 @@ def document(context: ToolContext, name: str) -> Any:
 
 @pytest.fixture(scope="module")
 def written(folder: Path) -> Any:
-    spec = importlib.util.spec_from_file_location("loops", folder / "loops.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return own_modules.imported(folder / "loops.py")
 
 
 @pytest.mark.parametrize("name", sampled(CLASSES))

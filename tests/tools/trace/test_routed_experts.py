@@ -5,22 +5,20 @@ Every class runs on real tensors whose tokens are spread over as many experts as
 
 from __future__ import annotations
 
-import importlib.util
 import random
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import own_modules
 import pytest
 import torch
 from cost_walk import walked
 from opscope_schemas.formula import evaluate, holds
 from opscope_tools.costing.arguments import CostArguments
 from opscope_tools.count_flops import count_flops
-from opscope_tools.running.engines import close_engines
 from opscope_tools.running.tool import ToolContext
-from opscope_tools.running.workspace import Workspace
 from sampled import sampled
 
 WIDTH, EXPERTS, CHOSEN = 24, 6, 2
@@ -100,22 +98,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def mixing(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ToolContext]:
-    workspace = Workspace.create(
-        repositories=[("mine", folder)], cache_folder=tmp_path_factory.mktemp("cache"), trusted=["mine"]
-    )
-    yield ToolContext(workspace)
-    close_engines(workspace)
-    workspace.store.close()
+    yield from own_modules.trusted(folder, tmp_path_factory.mktemp("cache"))
 
 
 @pytest.fixture(scope="module")
 def written(folder: Path) -> Any:
-    spec = importlib.util.spec_from_file_location("mixtures", folder / "mixtures.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return own_modules.imported(folder / "mixtures.py")
 
 
 def spread(batch: int, length: int) -> torch.Tensor:

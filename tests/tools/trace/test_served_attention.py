@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import own_modules
 import pytest
 from opscope_schemas.analysis import ModuleAnalysisResult, ServingView
 from opscope_tools.costing.arguments import CostArguments
 from opscope_tools.count_flops import count_flops
 from opscope_tools.estimate_roofline.tool import RooflineArguments, estimate_roofline
-from opscope_tools.running.engines import close_engines
 from opscope_tools.running.tool import ToolContext
-from opscope_tools.running.workspace import Workspace
 from sampled import sampled
 
 H, N, K, D, V = 64, 4, 2, 16, 99
@@ -163,12 +162,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ToolContext]:
         for name, body in {**ATTENTION, **OTHER, "Biased": "return (q @ k.mT + self.table).softmax(-1) @ v"}.items()
     )
     (folder / "parts.py").write_text(HEAD + "\n\n".join(bodies), encoding="utf-8")
-    workspace = Workspace.create(
-        repositories=[("mine", folder)], cache_folder=tmp_path_factory.mktemp("cache"), trusted=["mine"]
-    )
-    yield ToolContext(workspace)
-    close_engines(workspace)
-    workspace.store.close()
+    yield from own_modules.trusted(folder, tmp_path_factory.mktemp("cache"))
 
 
 @pytest.mark.parametrize("name", sampled([*ATTENTION, "Biased"]))

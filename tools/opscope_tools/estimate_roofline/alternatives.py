@@ -48,8 +48,8 @@ def alternatives(
     vocabulary: float,
     cached: bool,
 ) -> tuple[tuple[Alternative, ...], dict[str, float]]:
-    """What saves time, and how far off the fits are that this rests on: what calibrated times can judge first, then what only bounds can, most saved first in each. `cached`: a cache
-    is kept.
+    """What saves time, what calibrated times can judge first, then what only bounds can, most saved first in each; and how far off the
+    fits are that this rests on, per cent by class. `cached`: a cache is kept.
 
     Calibrated times are compared where every kernel has one both ways, else the two bounds; what saves nothing by either is left out.
     Where only another backend's kernels were measured with the change, those of the pass as it is are taken of that one, too: what two

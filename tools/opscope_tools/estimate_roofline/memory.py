@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
@@ -47,8 +47,11 @@ class Memory:
         they are split is found in that."""
         self.flow, self._peak = flow, peak
         self._of, self._whole = of, whole
-        #: sizes that are numbers in its trace, which holds at those alone
-        self.numbers = frozenset(v.name for v in of.found.tree.trace.variables if v.kind == "fixed")
+
+    @property
+    def fixed(self) -> Collection[str]:
+        """Sizes that are numbers in its trace, which holds at those alone."""
+        return self._of.found.tree.trace.fixed
 
     @cached_property
     def _weights(self) -> list[tuple[str, Split | None, str, bool]]:
@@ -168,7 +171,7 @@ def _most(
             return of.held(of_rank(there, parallel), of_rank(there, parallel, held=True), parallel).total
 
         found = largest(needs, capacity)
-        if name in of.numbers:  # a pass that takes images one after another, say: each number of them is another trace
+        if name in of.fixed:  # a pass that takes images one after another, say: each number of them is another trace
             return 0 if found == 0 else None
         then = elsewhere(name, found or (_SOME if found == 0 else _MOST))
         if then is None:

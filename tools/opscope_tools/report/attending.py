@@ -17,7 +17,7 @@ from opscope_tools.report.links import Operators
 from opscope_tools.report.quotes import Quotes
 
 __all__ = [
-    "Heads", "attention_kind", "heads_by_class", "heads_key", "heads_of", "heads_of_parts", "heads_said", "is_fused", "keeps_cache", "parts_said",
+    "Heads", "attending", "attention_kind", "heads_by_class", "heads_key", "heads_of", "heads_of_parts", "heads_said", "is_fused", "keeps_cache", "parts_said",
 ]  # fmt: skip
 
 #: axes of queries, keys and scores where heads have one of their own
@@ -145,6 +145,12 @@ def heads_by_class(facts: ImplementationFacts) -> dict[str, Heads]:
         return {}
     first = facts.dearest_of("attention")
     return dict(sorted(found.items(), key=lambda item: (item[0] != first, -_layers(facts, item[0]))))
+
+
+def attending(facts: ImplementationFacts) -> dict[str, Heads]:
+    """The heads of the classes that attend: of the dearest alone where all have the same; empty where they are unknown."""
+    kind = attention_kind(facts)
+    return {facts.dearest_of("attention"): kind} if kind is not None else heads_by_class(facts)
 
 
 def _calls_another(facts: ImplementationFacts, class_name: str) -> bool:

@@ -20,6 +20,8 @@ STEPS = {"decode": "a decode step", "encode": "an encoding", "prefill": "a prefi
 _WORTH = 0.005
 #: changes that are told, as measured and by bounds alone
 _CHANGES, _BOUNDS = 5, 3
+#: how a change begins that is of a part of the weights -> of what
+_PARTS = {"experts ": "experts", "dense ": "dense weights, those of no experts,"}
 
 
 def units(facts: ImplementationFacts, phase: str) -> str:
@@ -131,10 +133,6 @@ def _of_pass(phase: str, facts: ImplementationFacts, quotes: Quotes) -> Iterator
             for one in sorted(longer, key=lambda one: one.share)
         ]
         yield f"As measured, it takes longer at these sizes with {', '.join(told)}: that is of these kernels{'' if any(one.other_backend for one in longer) else ', and others of the format may take less'}."
-
-
-#: how a change begins that is of a part of the weights -> of what
-_PARTS = {"experts ": "experts", "dense ": "dense weights, those of no experts,"}
 
 
 def _left_out(told: Sequence[Alternative]) -> Iterator[str]:

@@ -559,9 +559,9 @@ def _of_idle(facts: ImplementationFacts, reads: Reads) -> str:
     built = [name for name in reads.within if name not in ran and _builds(facts, reads, name, ran)]
     if built and len(built) == len(reads.within):
         return ", where the model is built"
-    around = [found for found in spans if found]
+    around = [found for found in spans if found] if len(spans) == reads.count else []
     setting = {found[0].name for found in around if _sets_weights(found)}
-    setting -= {found[0].name for found in around if not _sets_weights(found)} if len(spans) == reads.count else setting
+    setting -= {found[0].name for found in around if not _sets_weights(found)}
     idle = [name for name in reads.within if name not in {*ran, *built, *setting}]
     said = ", also where weights are set before any pass" * bool(setting)
     whole = len(idle) == len(reads.within)

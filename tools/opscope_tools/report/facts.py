@@ -490,13 +490,14 @@ class ImplementationFacts:
     def device(self, phase: str) -> str:
         """What a pass is timed on: one device, or the share of each of several; what has to be said where they cannot hold it."""
         found = self.served[phase]
-        several = found.parallel is not None and found.parallel.devices > 1
-        named = (
-            f"{found.parallel.devices} {found.hardware.name}, the share of each"
-            if found.parallel and several
-            else found.hardware.name
-        )
-        return named if found.memory.fits else f"{named}, had {'they' if several else 'one'} the memory"
+        many = found.parallel.devices if found.parallel is not None else 1
+        named = f"{many} {found.hardware.name}, the share of each" if many > 1 else found.hardware.name
+        return named if found.memory.fits else f"{named}, had {'they' if many > 1 else 'one'} the memory"
+
+    def whole(self, phase: str) -> RooflineResult | None:
+        """The estimate of a pass that one device runs, whether it holds it or not; None where one rank's share alone is known."""
+        found = self.estimates.get(phase)
+        return found if found is not None and found.parallel is None else None
 
     @property
     def subject(self) -> str:
@@ -792,13 +793,17 @@ class ImplementationFacts:
 
     def dearest_of(self, role: str) -> str:
         """The class of a role whose calls compute most, or move most where none computes; empty where there is none."""
-        values, cost = self.point(self.main), dict[str, tuple[float, float]]()
+        return max(self.classes_of(role), key=lambda name: self._costs[name], default="")
+
+    @cached_property
+    def _costs(self) -> dict[str, tuple[int, int]]:
+        """FLOPs and bytes of all calls of each class in the first pass."""
+        calls: dict[str, list[Kernel]] = {}
         for _, _, kernel in walk(self.main.kernels, ""):
-            figures = Figures.sum([kernel], values) if kernel.class_name else None
-            if figures is not None:
-                flops, moved = cost.get(kernel.class_name, (0.0, 0.0))
-                cost[kernel.class_name] = flops + figures.flops, moved + figures.bytes
-        return max(self.classes_of(role), key=lambda name: cost[name], default="")
+            if kernel.class_name:
+                calls.setdefault(kernel.class_name, []).append(kernel)
+        sums = {name: Figures.sum(each, self.point(self.main)) for name, each in calls.items()}
+        return {name: (figures.flops, figures.bytes) for name, figures in sums.items()}
 
     def classes_of(self, role: str) -> list[str]:
         """Classes of the expanded document that play `role`, in order of first call."""

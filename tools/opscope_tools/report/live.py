@@ -124,8 +124,8 @@ def _rows(
 
 def _served(facts: ImplementationFacts, phase: str) -> Iterator[dict[str, object]]:
     """The kernels of the report's own estimate whose time is calibrated."""
-    found = facts.estimates.get(phase)
-    for one in found.operators if found is not None and found.parallel is None else ():
+    found = facts.whole(phase)
+    for one in found.operators if found is not None else ():
         if one.calibrated_seconds is not None:
             name = f"{one.operation} ({one.module})" if one.module else one.operation
             yield {"name": name, "flops": one.flops, "bytes": one.bytes, "seconds": one.calibrated_seconds}

@@ -167,8 +167,8 @@ def held_by_append(graph: Dataflow, point: Mapping[str, Rational]) -> tuple[Flow
 
 def _fused(facts: ImplementationFacts, phase: str, eager: int) -> str:
     """What the peak is where kernels are fused as engines do, where that is another."""
-    found = facts.estimates.get(phase)
-    size = found.memory.activation_bytes if found is not None and found.parallel is None else None
+    found = facts.whole(phase)
+    size = found.memory.activation_bytes if found is not None else None
     return (
         f" As engines run the pass, with kernels fused and each tensor freed after its last reader, it is {plain_bytes(size)}."
         if size and size != eager
@@ -200,11 +200,12 @@ def _activations(facts: ImplementationFacts, catalogue: Sequence[Task]) -> Itera
             t.id,
         )
     )
+    repeats = [evaluate(operator.repeat, point) for operator in graph.operators]
     rows: dict[Row, None] = {}
     for tensor in made:
         operator = graph.operators[tensor.created_by - 1]
         readers = dict.fromkeys(number[reader] for reader in tensor.consumed_by)
-        times = [evaluate(one.repeat, point) / evaluate(operator.repeat, point) for one in graph.operators]
+        times = [often / repeats[tensor.created_by - 1] for often in repeats]
         lived = _outlived(times, *tensor.lives)
         about = "about " * any(count > 1 for count in times[tensor.lives[0] - 1 : tensor.lives[1]])
         name = TensorInfo(name=f"{operator.operator.partition('.')[2]} result", shape=tensor.shape, dtype=tensor.dtype)

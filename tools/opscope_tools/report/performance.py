@@ -47,8 +47,7 @@ def memory_graph(facts: ImplementationFacts) -> Graph:
     lines, kept = [], list[str]()
     for document in facts.documents:
         figures, floor = facts.totals(document), facts.floor_bytes(document)
-        served = facts.estimates.get(document.phase)
-        served = served if served is not None and served.parallel is None else None  # else of a rank alone
+        served = facts.whole(document.phase)
         fused = f"as engines run it {plain_bytes(served.totals.bytes)} in all, " if served is not None else ""
         lines.append(
             f"{document.phase}: {fused}run eagerly {plain_bytes(figures.read)} read and {plain_bytes(figures.write)} written, "
@@ -277,13 +276,7 @@ def _called_besides(facts: ImplementationFacts, run: set[tuple[str, str]]) -> se
     while pending:
         path, name = pending.pop()
         span = facts.reader.definition(path, name)
-        calls = [node.func for node in ast.walk(span.node) if isinstance(node, ast.Call)] if span is not None else []
-        own = [
-            f"{name.rpartition('.')[0]}.{func.attr}"
-            for func in calls
-            if isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name) and func.value.id == "self"
-        ]
-        for called in (*own, *(func.id for func in calls if isinstance(func, ast.Name))):
+        for called in scan.calls_in(span.node, name.rpartition(".")[0]) if span is not None else ():
             other = facts.reader.definition(path, called)
             if other is None or other.name != called or isinstance(other.node, ast.ClassDef):
                 continue

@@ -282,9 +282,9 @@ def _normalisation(of: _Subject) -> str:
         f"takes the mean of {over} away and divides by its standard deviation"
         if centred
         else f"divides {over} by its root mean square"
+        if of.runs(r"rms_norm|\.(rsqrt|pow|mean|square)\b")
+        else f"normalises {over}"
     )
-    if not of.runs(r"norm|\.(rsqrt|pow|mean|square)\b"):
-        done = f"normalises {over}"
     if grouped:
         whose = "channel, as training left them" if of.runs("batch_norm") else "group of channels over all places"
         done = f"takes a mean away and divides by a standard deviation, those of each {whose}"

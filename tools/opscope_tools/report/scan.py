@@ -17,7 +17,7 @@ from opscope_tools.report.sources import SourceReader, Span
 from opscope_tools.source.python.decorators import swaps_kernels
 
 __all__ = [
-    "Hit", "Method", "Plan", "Unbuilt", "asked_beside", "bases", "by_layer", "called_within", "capabilities", "code_lines", "configuration", "decorators", "functions_named",
+    "Hit", "Method", "Plan", "Unbuilt", "asked_beside", "bases", "by_layer", "called_within", "calls_in", "capabilities", "code_lines", "configuration", "decorators", "functions_named",
     "in_condition", "lineage", "matching_lines", "methods", "plans", "unbuilt",
 ]  # fmt: skip
 
@@ -233,9 +233,17 @@ def called_within(reader: SourceReader, path: str, scopes: Iterable[str]) -> set
         name = pending.pop()
         if name not in found:
             found.add(name)
-            calls = (n.func for n in ast.walk(functions[name]) if isinstance(n, ast.Call)) if name in functions else ()
-            pending += [func.id for func in calls if isinstance(func, ast.Name) and func.id in functions]
+            pending += [each for each in calls_in(functions[name]) if each in functions] if name in functions else []
     return found
+
+
+def calls_in(node: ast.AST, owner: str = "") -> list[str]:
+    """Names that a definition calls; those of methods of `self` too, dotted, where the class is given that `owner` names."""
+    calls = [each.func for each in ast.walk(node) if isinstance(each, ast.Call)]
+    own = [
+        f"{owner}.{f.attr}" for f in calls if owner and isinstance(f, ast.Attribute) and ast.unparse(f.value) == "self"
+    ]
+    return [*own, *(f.id for f in calls if isinstance(f, ast.Name))]
 
 
 def functions_named(reader: SourceReader, path: str, expression: str) -> list[str]:

@@ -538,8 +538,8 @@ def _bytes(facts: ImplementationFacts, document: ModelAnalysis, quotes: Quotes) 
 
 
 def _fused(phase: str, facts: ImplementationFacts, quotes: Quotes) -> str:
-    found = facts.estimates.get(phase)
-    if found is None or found.parallel is not None:
+    found = facts.whole(phase)
+    if found is None:
         return ""
     return f"; as engines run it, with kernels fused, {quotes.said(f'{phase}.time.bytes', found.totals.bytes)} in all"
 

@@ -12,7 +12,7 @@ from opscope_schemas.report import ReportSummary
 from opscope_schemas.units import amount, counted, plain_bytes, things
 
 from opscope_tools.report import scan
-from opscope_tools.report.attending import Heads, attention_kind, heads_by_class, keeps_cache
+from opscope_tools.report.attending import attending, heads_by_class, keeps_cache
 from opscope_tools.report.facts import Figures, ImplementationFacts, short
 from opscope_tools.report.given import configuration_given
 from opscope_tools.report.outline import Section, anchor
@@ -49,7 +49,7 @@ def _insights(facts: ImplementationFacts) -> list[str]:
         f"{name} has {counted(facts.tree.parameters)} parameters ({_plain(facts.pointer(facts.subject))}){inside}. The "
         f"configuration is {whose}."
     ]
-    for class_name, kind in _attending(facts).items():
+    for class_name, kind in attending(facts).items():
         whose = f" of {short(class_name)}" * bool(heads_by_class(facts))
         lines.append(
             f"Attention{whose} is {kind.kind}: {kind.queries} {things(kind.queries, 'query head')} on {kind.shared} "
@@ -69,12 +69,6 @@ def _insights(facts: ImplementationFacts) -> list[str]:
     return [*lines, *times_said(facts)]
 
 
-def _attending(facts: ImplementationFacts) -> dict[str, Heads]:
-    """The heads of the classes that attend: of the dearest alone where all have the same."""
-    kind = attention_kind(facts)
-    return {facts.dearest_of("attention"): kind} if kind is not None else heads_by_class(facts)
-
-
 def _costliest(document: ModelAnalysis, graph: Dataflow, values: Mapping[str, Rational], whole: Figures) -> str:
     """The task with the most FLOPs, at the line of the model's source that calls it."""
     catalogue = tasks(document, graph)
@@ -92,7 +86,7 @@ def _costliest(document: ModelAnalysis, graph: Dataflow, values: Mapping[str, Ra
 
 def _optimisations(facts: ImplementationFacts) -> list[str]:
     lines = [f"{name} joins {parts} ({_plain(where)})." for name, parts, where in fused_operators(facts)]
-    for class_name, kind in _attending(facts).items():
+    for class_name, kind in attending(facts).items():
         if kind.queries > kind.shared > 0 and keeps_cache(facts, class_name):
             lines.append(
                 f"The key-value cache holds {kind.shared} {things(kind.shared, 'head')} in place of {kind.queries}."

@@ -13,7 +13,7 @@ from opscope_schemas.analysis import ModuleNode
 from opscope_schemas.estimates import launches
 from opscope_schemas.units import things
 
-from opscope_tools.report.attending import attention_kind, heads_by_class
+from opscope_tools.report.attending import attending
 from opscope_tools.report.facts import ImplementationFacts, anywhere, short, walk
 from opscope_tools.report.kinds import layer_types, sliding_window, windowed
 from opscope_tools.report.overview import latent_width, model_files
@@ -150,13 +150,11 @@ def _activations(facts: ImplementationFacts) -> frozenset[str]:
 
 def _traits(facts: ImplementationFacts) -> Iterator[tuple[str, Trait]]:
     config = facts.tree.config
-    kind = attention_kind(facts)
-    told = {"attention": kind} if kind is not None else {f"`{short(c)}`": h for c, h in heads_by_class(facts).items()}
-    if told:
+    if told := attending(facts):
         said = " and ".join(
-            f"{whose} is {heads.kind}: {heads.queries} {things(heads.queries, 'query head')} on {heads.shared} "
-            f"{things(heads.shared, 'key-value head')}"
-            for whose, heads in told.items()
+            f"{f'`{short(name)}`' if len(told) > 1 else 'attention'} is {heads.kind}: {heads.queries} "
+            f"{things(heads.queries, 'query head')} on {heads.shared} {things(heads.shared, 'key-value head')}"
+            for name, heads in told.items()
         )
         for name in ("grouped-query", "multi-query", "multi-head"):
             yield name, Trait(any(heads.kind == name for heads in told.values()), said)

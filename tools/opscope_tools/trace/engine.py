@@ -302,8 +302,9 @@ class TraceEngine:
             if n in values and not is_element(n) and values[n] != tree.trace.point.get(n)
         ]
         hints = {n: int(values[n]) for n in apart if n not in RUN_HINTS or values[n] == 1}
-        numbers = {v.name for v in tree.trace.variables if v.kind == "fixed"}
-        if numbers & (set(apart) - set(hints)):  # a trace at another number of them holds at that number alone
+        if tree.trace.fixed.keys() & (
+            set(apart) - set(hints)
+        ):  # a trace at another number of them holds at that number alone
             return None
         for name in set(apart) - set(hints):
             beside = [
@@ -384,8 +385,7 @@ def _called_alike(general: CallTree, special: CallTree, values: Mapping[str, Rat
     ours, theirs = general.trace.inputs, special.trace.inputs
     if [(i.name, len(i.shape)) for i in ours] != [(i.name, len(i.shape)) for i in theirs]:
         return False
-    fixed = {v.name: v.default for v in general.trace.variables if v.kind == "fixed"}
-    if any(values.get(name, default) != default for name, default in fixed.items()):
+    if any(values.get(name, default) != default for name, default in general.trace.fixed.items()):
         return True  # which of the numbers in the general trace's sizes are these cannot be told
     sizes = [pair for a, b in zip(ours, theirs, strict=True) for pair in zip(a.shape, b.shape, strict=True)]
     # a size that is a number in the general trace is one of its own point

@@ -248,6 +248,11 @@ class Trace(Frozen):
     saved: tuple[SavedRecord, ...] = Field(default=(), description="Of a training step.")
     layers: tuple[int, ...] = Field(default=(), description="Calls that recomputation runs again, of a training step.")
 
+    @property
+    def fixed(self) -> dict[str, Rational | None]:
+        """Sizes that are numbers in it, with these: it holds at them alone."""
+        return {v.name: v.default for v in self.variables if v.kind == "fixed"}
+
 
 class InspectRequest(Asked):
     """Build a model on the meta device and describe its tree."""

@@ -68,8 +68,8 @@ _unshared: set[tuple[Any, str, str, Way]] = set()
 _unfolded: set[tuple[Any, str, str, Way]] = set()
 #: passes that ended where heads were no multiple of key/value heads, and ran where they are as many
 _alike: set[tuple[Any, str, str]] = set()
-#: passes that took too long on symbols, with what was said then: at other values they would again
-_slow: dict[tuple[Any, str, str], TooLongError] = {}
+#: passes that took too long on symbols, by how the model was built, with what was said then: at other sizes of a run they would again
+_slow: dict[tuple[Any, ...], TooLongError] = {}
 
 
 def trace(request: TraceRequest, say: Say) -> Trace:
@@ -173,15 +173,16 @@ def _widest(request: TraceRequest, model_class: Any, config_class: Any, say: Say
     # the two differ in heads that are as many as key/value heads by default, and in nothing else
     level = "alike" if key in _alike else "all"
     first: TraceError
-    if key in _slow:
-        first = _slow[key]
+    built = *key, request.model.model_dump_json()
+    if built in _slow:
+        first = _slow[built]
     else:
         try:
             return _recorded(request, model_class, config_class, level, way)
         except UntraceableError:
             raise
         except TooLongError as error:
-            first = _slow[key] = error
+            first = _slow[built] = error
         except TraceError as error:
             first = error
     if not looked:

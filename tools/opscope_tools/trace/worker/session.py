@@ -611,7 +611,9 @@ def _kind_of_encoded(model: Any) -> Iterator[list[type]]:
     """The class of what the model's encoder gives meanwhile, if it runs."""
     found: list[type] = []
     encoder = None
-    with contextlib.suppress(AttributeError, NotImplementedError, TypeError):
+    with contextlib.suppress(
+        AttributeError, NotImplementedError, TypeError
+    ):  # models without one have no such method, or one that asks for more
         encoder = model.get_encoder()
     if not isinstance(encoder, torch.nn.Module):
         yield found

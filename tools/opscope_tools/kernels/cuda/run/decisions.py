@@ -13,11 +13,9 @@ from typing import Any, Literal
 from opscope_tools.kernels.cuda.names.values import ENUMERATION, Value, asked, computed
 from opscope_tools.kernels.run.log import Log
 from opscope_tools.kernels.values.conditions import canonical, negated
-from opscope_tools.kernels.values.expressions import Operation, Quantity, ceil_div, render
+from opscope_tools.kernels.values.expressions import TURNED, Operation, Quantity, ceil_div, render
 from opscope_tools.kernels.values.notation import Counts, holds
 from opscope_tools.kernels.values.threads import Digit, Threads
-
-_FLIP = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 
 
 @dataclass(frozen=True)
@@ -161,7 +159,7 @@ class Guards:
 
     def _compared(self, operator: str, a: Value, b: Value, threads: Threads, wanted: bool) -> Decision:
         if b.digits and not a.digits:
-            operator, a, b = _FLIP[operator], b, a
+            operator, a, b = TURNED[operator], b, a
         if (
             a.digits
             and not b.varies & {"thread", "loop"}

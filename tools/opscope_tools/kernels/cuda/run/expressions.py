@@ -63,11 +63,10 @@ from opscope_tools.kernels.cuda.syntax.nodes import (
 from opscope_tools.kernels.run.log import FLOPS, MEMORY, Sums
 from opscope_tools.kernels.run.paths import Status
 from opscope_tools.kernels.values.conditions import negated
-from opscope_tools.kernels.values.expressions import COMPARISONS, Choice, Operation, leaf
+from opscope_tools.kernels.values.expressions import COMPARISONS, TURNED, Choice, Operation, leaf
 from opscope_tools.kernels.values.notation import read_size
 
 _DATA = frozenset({"data"})
-_FLIP = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 #: whole numbers below it are floating-point ones too
 _EXACT = 1 << 20
 
@@ -244,7 +243,7 @@ class Expressions:
         a, b = self.value(state, node.left), self.value(state, node.right)
         if node.operator in COMPARISONS and {a.type.kind, b.type.kind} == {"int", "float"}:
             left = a.type.kind == "float"
-            operator, bound = _FLIP[node.operator] if left else node.operator, node.left if left else node.right
+            operator, bound = TURNED[node.operator] if left else node.operator, node.left if left else node.right
             if (made := _beside(state, node, operator, b if left else a, _written(bound))) is not None:
                 return made
         return _operated(state, node, node.operator, a, b)

@@ -29,7 +29,17 @@ from opscope_tools.kernels.cuda.syntax.nodes import (
     Unary,
     While,
 )
-from opscope_tools.kernels.values.expressions import Call, Choice, Operation, call, ceil_div, combine, negative, render
+from opscope_tools.kernels.values.expressions import (
+    TURNED,
+    Call,
+    Choice,
+    Operation,
+    call,
+    ceil_div,
+    combine,
+    negative,
+    render,
+)
 from opscope_tools.kernels.values.notation import Counts, names_of
 from opscope_tools.kernels.values.threads import Threads
 from opscope_tools.kernels.values.trips import may_be_negative
@@ -80,12 +90,11 @@ def counter(test: Node | None) -> list[tuple[str, str, Node]]:
         return [(test.text, "!=", _ZERO)]
     if not isinstance(test, Binary) or test.operator not in {"<", "<=", ">", ">=", "!="}:
         return []
-    flip = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "!=": "!="}
     found = []
     if isinstance(test.left, Name):
         found.append((test.left.text, test.operator, test.right))
     if isinstance(test.right, Name):
-        found.append((test.right.text, flip[test.operator], test.left))
+        found.append((test.right.text, TURNED[test.operator], test.left))
     return found
 
 
