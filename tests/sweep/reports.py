@@ -1,8 +1,8 @@
 """Every model type of transformers: is its report written, and does it pass its own checks? Writes the end of docs/coverage.md.
 
 Each type is analysed as `opscope analyze TYPE` does it, in a process of its own. Run with `make sweep-reports`; arguments are
-model types, `--part I/N`. Records are kept in .sweep/reports: a second start does what is missing. It runs on local processes,
-or on any Dask cluster with this environment, as costs.py does.
+model types, `--part I/N`. What came of a type stands in reports.jsonl beside this file, a line each, and in the repository, so that
+another machine goes on where one was stopped. It runs on local processes, or on any Dask cluster with this environment, as costs.py does.
 """
 
 from __future__ import annotations
@@ -23,7 +23,20 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 from cluster_runs import TimeUpError, cluster, limited, run
 from costs import PAGE, ROOT, reported, types, versions
 
-RECORDS = ROOT / ".sweep" / "reports"
+RECORDS = Path(__file__).with_name("reports.jsonl")
+SCRATCH = ROOT / ".sweep" / "reports"
+
+
+def read() -> dict[str, dict[str, Any]]:
+    """Type -> what came of it."""
+    lines = RECORDS.read_text().splitlines() if RECORDS.exists() else []
+    return {record["type"]: record for record in map(json.loads, lines)}
+
+
+def kept(record: dict[str, Any]) -> None:
+    """Put a record in its place among the others."""
+    known = {**read(), record["type"]: record}
+    RECORDS.write_text("".join(f"{json.dumps(known[name])}\n" for name in sorted(known)))
 
 
 def analysed(name: str, seconds: float) -> dict[str, Any]:
@@ -93,15 +106,16 @@ def main() -> None:
     every = types()
     part, parts = map(int, arguments.part.split("/"))
     wanted = (arguments.types or random.Random(0).sample(every, len(every)))[part::parts]
-    RECORDS.mkdir(parents=True, exist_ok=True)
-    missing = [name for name in wanted if arguments.fresh or not (RECORDS / f"{name}.json").exists()]
+    SCRATCH.mkdir(parents=True, exist_ok=True)
+    known = read()
+    missing = [name for name in wanted if arguments.fresh or name not in known]
     print(f"{len(missing)} of {len(wanted)} types to do", flush=True)
-    with cluster(arguments.scheduler, arguments.workers, RECORDS / "scratch", arguments.memory) as client:
+    with cluster(arguments.scheduler, arguments.workers, SCRATCH, arguments.memory) as client:
         for name, result in run(client, analysed, {one: (one, arguments.seconds) for one in missing}):
             found = {"type": name, "failed": f"{type(result).__name__}: {result}"[:300]} if isinstance(result, Exception) else result  # fmt: skip
-            (RECORDS / f"{name}.json").write_text(json.dumps(found))
+            kept(found)
             print({key: value for key, value in found.items() if value}, flush=True)
-    known = [json.loads(file.read_text()) for file in sorted(RECORDS.glob("*.json")) if file.stem in every]
+    known = [record for name, record in sorted(read().items()) if name in every]
     head, _ = reported(PAGE.read_text())
     PAGE.write_text(head.rstrip("\n") + "\n" + section(known, len(every)))
     print(f"{PAGE}: {len(known)} of {len(every)} types")
