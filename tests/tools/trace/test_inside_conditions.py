@@ -155,6 +155,15 @@ def test_a_quotient_that_is_exact_and_what_fills_up_are_shown_in_a_few_condition
     assert shown(products, {"h": 6, "x": 2, "k": 4, "d": 3, "t": 5}, ()) == ("{h} * {x} == {d} * {k}",)
 
 
+def test_an_equality_is_shown_once_however_it_is_turned() -> None:
+    rows, made = "({h} // {p}) * ({w} // {p})", "({s} // {p})**2"
+    found = shown(
+        (f"{rows} == {made}", f"{made} == {rows}", f"{made} != 9", f"9 != {made}"), {"h": 9, "w": 9, "s": 8, "p": 4}, ()
+    )
+    assert sum("==" in one for one in found) == 1
+    assert sum("!=" in one for one in found) <= 1
+
+
 def _meets(guard: str, point: dict[str, int]) -> bool:
     """Whether a guard holds at a point; none does that divides by zero there."""
     try:

@@ -8,6 +8,7 @@ shown. So a point that meets the shown conditions meets every guard.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
@@ -56,7 +57,19 @@ def shown(guards: Sequence[str], point: Mapping[str, Rational], always: Sequence
     Where rounded quotients make many conditions and all of them follow from the quotients being exact, as they are at the
     point, that is what is shown: it admits a few points less.
     """
-    return _shown(tuple(dict.fromkeys(guards)), tuple(sorted(point.items())), tuple(always))
+    once: dict[str, str] = {}
+    for guard in guards:
+        once.setdefault(_turned(guard), guard)
+    return _shown(tuple(once.values()), tuple(sorted(point.items())), tuple(always))
+
+
+def _turned(guard: str) -> str:
+    """One of a guard and the guard with its sides turned, where these say the same."""
+    for sign in (" == ", " != "):
+        sides = guard.split(sign)
+        if len(sides) == 2 and not re.search(r" (and|or) |[<>]", guard):
+            return sign.join(sorted(sides))
+    return guard
 
 
 @lru_cache(maxsize=64)
