@@ -21,7 +21,7 @@ from cost_walk import NoRuleError
 from opscope_schemas.analysis import ModuleAnalysisResult
 from opscope_schemas.errors import ConfigError, OpscopeError
 from opscope_schemas.formula import Rational, evaluate
-from opscope_schemas.notes import OWN_TRACE
+from opscope_schemas.notes import OF_MORE, OWN_TRACE
 from opscope_tools.costing.arguments import CostArguments
 from opscope_tools.count_flops import count_flops
 from opscope_tools.running.tool import ToolContext
@@ -298,7 +298,7 @@ def compare(model_type: str, phase: Any, context: ToolContext, *, count: int = 2
             )
             continue
         outcome.points += 1
-        outcome.retraced += any(note.endswith(OWN_TRACE) for note in found.notes)
+        outcome.retraced += any(note.endswith((OWN_TRACE, OF_MORE)) for note in found.notes)
         assert found.evaluated is not None
         ours = (
             found.evaluated.matmul_flops,

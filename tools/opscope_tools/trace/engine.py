@@ -24,7 +24,7 @@ from opscope_schemas.analysis import Evaluated, ModelTreeResult, is_element
 from opscope_schemas.common import Repository
 from opscope_schemas.errors import CancelledError, OpscopeError, TraceError, WorkerError
 from opscope_schemas.formula import Rational, evaluate, holds, variables
-from opscope_schemas.notes import OWN_TRACE, SECOND_TRACE
+from opscope_schemas.notes import OF_MORE, OWN_TRACE, SECOND_TRACE
 from pydantic import TypeAdapter, ValidationError
 
 from opscope_tools.children import UNLIMITED, Limits
@@ -337,7 +337,7 @@ class TraceEngine:
         figures = _figures(more, call, values)
         same = figures is not None and figures == _figures(alone.tree, alone.call, values)
         if same and _kept_alike((more, call), (alone.tree, alone.call), values):
-            return Found(more, call, values, (f"{_ELSEWHERE.format(broken)}: {OWN_TRACE}",))
+            return Found(more, call, values, (f"{_ELSEWHERE.format(broken)}: {OF_MORE}",))
         return alone
 
     def _configured(
