@@ -44,6 +44,8 @@ class _Scope:
 
     kinds: dict[str, str] = field(default_factory=dict)
     of_class: str = ""
+    #: what `self.config` may be: also what classes that derive from this one declare
+    of_self: str = ""
 
 
 def config_reads(source: PythonSource, sought: Reader) -> dict[str, list[tuple[int, bool]]]:
@@ -91,12 +93,23 @@ class _File:
                 self.declared[name] = next((kind for kind in inherited if kind), "")
         return self.declared[name]
 
+    def _of_self(self, name: str) -> str:
+        """The configuration classes of a class of the file and of those that derive from it."""
+        found, pending = dict[str, None](), [name]
+        while pending:
+            found[pending.pop()] = None
+            derived = (
+                c for c, node in self.classes.items() if {ast.unparse(base) for base in node.bases} & found.keys()
+            )
+            pending += [c for c in derived if c not in found]
+        return _OR.join(dict.fromkeys(kind for each in found if (kind := self._of_class(each))))
+
     def _block(self, node: ast.AST, scope: _Scope) -> None:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.ClassDef):
-                self._block(child, _Scope({}, self._of_class(child.name)))
+                self._block(child, _Scope({}, self._of_class(child.name), self._of_self(child.name)))
             elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-                inner = _Scope(dict(scope.kinds), scope.of_class)
+                inner = _Scope(dict(scope.kinds), scope.of_class, scope.of_self)
                 for argument in [*child.args.posonlyargs, *child.args.args, *child.args.kwonlyargs]:
                     kind = _named(argument.annotation) if argument.annotation is not None else ""
                     inner.kinds[argument.arg] = kind or (scope.of_class if argument.arg == "config" else "")
@@ -140,7 +153,7 @@ class _File:
         if isinstance(node, ast.Attribute):
             if isinstance(node.value, ast.Name) and node.value.id == "self" and _LIKE.search(node.attr):
                 if node.attr == "config":
-                    return scope.of_class
+                    return scope.of_self
                 return self._held(node.attr)
             return self._held(node.attr) if _LIKE.search(node.attr) else None
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get_text_config":
