@@ -31,6 +31,8 @@ _MOVING = frozenset({"bmm", "cat", "einsum", "masked_fill", "masked_scatter", "m
 _ON_HOST = frozenset({"np", "numpy"})
 #: expressions of which a part may not run
 _AT_TIMES = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.comprehension)
+#: how a line begins that belongs to the choice begun above it
+_GOES_ON = re.compile(r"el(if |se:)")
 _NOTHING = re.compile(r"^\s*(\w+) = None(  #.*)?$")
 
 
@@ -190,6 +192,11 @@ def _moves(statement: ast.stmt) -> bool:
     return any(isinstance(one, ast.Attribute) and one.attr in _MOVING and _root(one) not in _ON_HOST for one in called)
 
 
+def _leaves(branch: Sequence[ast.stmt]) -> bool:
+    """Whether a branch ends the function."""
+    return bool(branch) and isinstance(branch[-1], ast.Return | ast.Raise)
+
+
 def _nothing_in(test: ast.expr) -> set[str]:
     """What holds nothing where `test` does not hold, as it is written."""
     match test:
@@ -227,6 +234,8 @@ class _Listing:
         self._none = set[str]()
         self._keywords = keywords
         self._depth = 0
+        #: whether something ran behind the statement that is written: no branch in it left the function
+        self._passed = False
         self._elsewhere = ""
 
     def mark(self, node: ast.stmt, last: int | None = None) -> str:
@@ -237,11 +246,15 @@ class _Listing:
     def block(self, statements: Sequence[ast.stmt]) -> list[str]:
         """The lines of statements, up to one that always returns."""
         lines: list[str] = []
-        for statement in statements:
+        passed = self._passed
+        for place, statement in enumerate(statements):
+            # in a loop what follows may have run in an earlier round
+            self._passed = passed or (not self._depth and any(map(self._ran, statements[place + 1 :])))
             taken = self._taken(statement) if isinstance(statement, ast.If) else None
             lines += self._branch(statement, taken) if taken is not None else self._statement(statement)
-            if taken and isinstance(taken[-1], ast.Return | ast.Raise):
+            if taken and _leaves(taken):
                 break
+        self._passed = passed
         return lines
 
     def _branch(self, node: ast.stmt, taken: Sequence[ast.stmt]) -> list[str]:
@@ -296,7 +309,10 @@ class _Listing:
                 return self.block(body)
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 arguments = ", ".join(a.arg for a in node.args.args)
-                return self._nested(f"def {node.name}({arguments}):{self._head(node)}", self.block(node.body))
+                passed, self._passed = self._passed, False
+                lines = self.block(node.body)
+                self._passed = passed
+                return self._nested(f"def {node.name}({arguments}):{self._head(node)}", lines)
         return self._plain(node)
 
     def _plain(self, node: ast.stmt) -> list[str]:
@@ -319,6 +335,8 @@ class _Listing:
             ran = [any(self._ran(one) for one in branch) for branch in (node.body, node.orelse)]
             truth = ran[0] if ran[0] != ran[1] else None
             truth = False if truth is None and not node.orelse and any(map(_moves, node.body)) else truth
+        if truth is None and self._passed and _leaves(node.body) is not _leaves(node.orelse):
+            truth = _leaves(node.orelse)
         if truth is None:
             return None
         taken, left = (node.body, node.orelse) if truth else (node.orelse, node.body)
@@ -359,7 +377,15 @@ class _Listing:
         if not taken:
             return self._nested(f"if not ({said}):{head}{others and f', {others}'}", left)
         drawn = self._nested(f"if {said}:{head}{ours and f', {ours}'}", taken)
-        return [*drawn, f"else:{others and f'  # {others}'}", *_indented(left)] if left else drawn
+        if not left:
+            return drawn
+        if (
+            not others
+            and left[0].startswith("if ")
+            and not any(line[:1].strip() and not _GOES_ON.match(line) for line in left[1:])
+        ):
+            return [*drawn, f"el{left[0]}", *left[1:]]
+        return [*drawn, f"else:{others and f'  # {others}'}", *_indented(left)]
 
     def _loop(self, head: str, node: ast.For | ast.While, body: Sequence[ast.stmt]) -> list[str]:
         """Branches in a loop may be taken in one round alone: there the operators decide nothing."""
