@@ -41,8 +41,12 @@ from opscope_schemas.estimates import (
 )
 from opscope_tools import write_report
 from opscope_tools.estimate_roofline import placing
+from opscope_tools.report.changes import saved
 from opscope_tools.report.facts import ImplementationFacts
+from opscope_tools.report.glance import glance
+from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.render import Report, render
+from opscope_tools.report.story import story
 from opscope_tools.running.runner import run_tool
 from opscope_tools.running.tool import AnyTool, ToolContext
 from opscope_tools.running.workspace import Workspace
@@ -490,6 +494,12 @@ def _answer(name: str, arguments: Mapping[str, Any]) -> ToolResult:
         return ModelAnalysisResult(document=model_document(phase))
     assert name == "expand_refs", name
     return ModelAnalysisResult(document=model_document(phase))
+
+
+def first_screen(facts: ImplementationFacts) -> str:
+    """Section 1's table, lines and table of savings, without marks."""
+    quotes = Quotes()
+    return unmarked("\n".join([glance(facts, quotes), *story(facts, quotes), saved(facts, quotes)]))
 
 
 def unmarked(text: str) -> str:

@@ -74,7 +74,7 @@ FAULTS = [
     ("FACT_MISMATCH", "2.14K<!-- fact:parameters -->", "many<!-- fact:parameters -->"),
     ("FACT_UNKNOWN", "2.14K<!-- fact:parameters -->", "2.14K<!-- fact:weights -->"),
     ("FACT_MISMATCH", "2.14K<!-- fact:parameters -->", "2.14M<!-- fact:parameters -->"),
-    ("FACT_MISMATCH", "; 1.5 ms<!-- fact:prefill", "; 1.5 us<!-- fact:prefill"),
+    ("FACT_MISMATCH", "(1.5 ms<!-- fact:prefill", "(1.5 us<!-- fact:prefill"),
     ("FACT_MISMATCH", "96 B<!-- fact:prefill.memory.weights", "96 kB<!-- fact:prefill.memory.weights"),
     ("FACT_MISMATCH", "2<!-- fact:layers -->", "3<!-- fact:layers -->"),
     (

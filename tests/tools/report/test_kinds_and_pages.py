@@ -18,7 +18,7 @@ from opscope_tools.report.kinds import Window, kinds_of, layers_told
 from opscope_tools.report.purposes import purpose
 from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.reference import _while
-from opscope_tools.report.story import _above_diagonal, story
+from opscope_tools.report.story import _above_diagonal
 from opscope_tools.report.svg import svg
 
 
@@ -412,7 +412,7 @@ def test_formats_that_a_device_has_no_units_for_are_named_with_what_products_run
         found = facts.estimates["decode"]
         one = found.alternatives[0].model_copy(update={"name": "weights nvfp4", "widened_to": widened_to})
         estimates = {**facts.estimates, "decode": found.model_copy(update={"alternatives": (one,)})}
-        return "\n".join(story(replace(facts, estimates=estimates), Quotes()))
+        return toy.first_screen(replace(facts, estimates=estimates))
 
     assert "This device has no units for nvfp4: such products run in bf16" in saved("bf16")
     assert "no units" not in saved("")

@@ -46,7 +46,7 @@ def test_what_fits_is_counted_as_what_the_pass_is_given(
     found = {"forward": facts.estimates["prefill"].model_copy(update={"phase": "forward"})}
     values = {**facts.point(facts.main), "height": 224}
     told = replace(facts, documents=(seen,), estimates=found, points={"forward": values})
-    assert f"at most 7 {what} like these" in toy.unmarked(" ".join(story(told, Quotes())))
+    assert f"| Room for at most | 7 {what} like these" in toy.first_screen(told)
 
 
 def test_features_are_described_by_their_sizes(facts: ImplementationFacts) -> None:
@@ -132,8 +132,8 @@ def test_what_is_of_one_side_of_an_encoder_decoder_is_said_to_be(facts: Implemen
     assert point_said(fed, values).endswith("1 new and 9 cached tokens, 64 encoder tokens")
 
     told = replace(facts, documents=(fed,), estimates={"decode": facts.estimates["decode"]}, points={"decode": values})
-    assert " tokens/s of the decoder" in toy.unmarked(" ".join(story(told, Quotes())))
-    assert " of the decoder" not in toy.unmarked(" ".join(story(facts, Quotes())))
+    assert " tokens/s of the decoder" in toy.first_screen(told)
+    assert " of the decoder" not in toy.first_screen(facts)
 
     config = {
         **facts.tree.config,
@@ -157,17 +157,16 @@ def test_what_was_measured_to_take_longer_is_never_said_to_save_or_to_take_as_lo
         for off in (0.0, 0.1):
             changed = {"alternatives": (one.model_copy(update={"error_share": off}),)}
             found = {phase: each.model_copy(update=changed) for phase, each in facts.estimates.items()}
-            text = toy.unmarked(" ".join(story(replace(facts, estimates=found, full=found["decode"]), Quotes())))
+            text = toy.first_screen(replace(facts, estimates=found, full=found["decode"]))
+            (row,) = [line for line in text.split("\n") if line.startswith("| weights fp8 |")]
+            cells = row.strip("| ").split(" | ")
+            assert len(cells) == 4  # a decode step, one of more sequences, a prefill
             least = max(0.005, off)
-            assert ("Of a decode step as modelled (of its bound): weights fp8" in text) == (share >= least)
-            assert ("Of a prefill as modelled (of its bound): weights fp8" in text) == (share >= least)
-            assert ("Of a decode step of 1 sequences as modelled (of its bound): weights fp8" in text) == (
-                share >= least
-            )
-            assert ("too little at these sizes to tell by fits: weights fp8" in text) == (abs(share) < least)
-            assert ("(of its bound): too little to tell by fits with weights fp8" in text) == (abs(share) < least)
-            assert ("(of its bound): longer with weights fp8" in text) == (share <= -least)
-            assert ("takes longer at these sizes with weights fp8" in text) == (share <= -least)
+            for cell in cells[1:]:
+                assert cell.startswith(f"{abs(100 * share):.0f} %")
+                assert (" longer" in cell) == (share <= -0.005)
+                assert ("less than fits are off by" in cell) == (abs(share) < least)
+            assert ("What is measured to take longer" in text) == (share < 0)
 
 
 def test_times_are_those_of_the_devices_that_hold_the_passes(facts: ImplementationFacts) -> None:
@@ -181,22 +180,24 @@ def test_times_are_those_of_the_devices_that_hold_the_passes(facts: Implementati
     sixteen = Spread(tp=8, pp=2, ep=1, dp=1, sp=False, devices=16)
     alone = {phase: found(one, 9e-3, fits=False) for phase, one in facts.estimates.items()}
     held = {phase: found(one, 4e-3, fits=True, spread=sixteen) for phase, one in facts.estimates.items()}
-    lines = story(replace(facts, estimates=alone, held=held), Quotes())
-    took, fits = (toy.unmarked(line) for line in lines if "How long" in line or "What fits" in line)
-    assert "A decode step on 16 Device as engines run it is modelled to take 4 ms" in took
+    took = toy.first_screen(replace(facts, estimates=alone, held=held))
+    assert "As engines run it, on 16 Device: times" in took
+    assert "| Time, modelled | 4 ms (" in took
     assert "9 ms" not in took
     assert "One Device does not hold them: these are the fewest" in took
     assert (
         "2 stages of layers (a pipeline, whose stages have a part of the sequences each in work), each of 8 that share every layer"
         in took
     )
-    assert fits.count("does not fit; on 16, each at most weights 96 B") == 2
+    assert took.count("does not fit in ") == 2
+    (each,) = [line for line in took.split("\n") if line.startswith("| Memory of each of 16 |")]
+    assert each.count("weights 96 B") == 2
     whole = toy.unmarked(toy.rendered_with(replace(facts, estimates=alone, held=held), {}).text)
     assert "Limited on the fewest of these devices that hold the passes, 16: prefill" in whole
     assert whole.count("on 16 Device, the share of each, calibrated:") == 2  # 8.2 draws one of them
     assert "had one the memory" not in toy.unmarked(toy.rendered_with(facts, {}).text)
-    before = toy.unmarked(" ".join(story(replace(facts, estimates=alone), Quotes())))
-    assert "on one Device as engines run it is modelled to take, had it the memory, 9 ms" in before
+    before = toy.first_screen(replace(facts, estimates=alone))
+    assert "| Time, modelled | had it the memory, 9 ms" in before
     assert "fewest" not in before
 
 

@@ -386,10 +386,10 @@ def test_facts_answer_from_source_alone(facts: ImplementationFacts) -> None:
 
 def test_a_pass_that_does_not_fit_takes_no_time_there(facts: ImplementationFacts) -> None:
     (phase, found), *_ = facts.estimates.items()
-    assert f"on one {found.hardware.name} as engines run it is modelled to take" in toy.rendered_with(facts, {}).text
+    assert f"As engines run it, on one {found.hardware.name}: times" in toy.rendered_with(facts, {}).text
     small = found.model_copy(update={"memory": found.memory.model_copy(update={"fits": False})})
     text = toy.rendered_with(replace(facts, estimates={phase: small}), {}).text
-    assert "is modelled to take, had it the memory," in text
+    assert "| Time, modelled | had it the memory, " in text
     assert "does not fit" in text
 
 
@@ -408,7 +408,7 @@ def test_a_length_that_the_pass_does_not_bear_run_eagerly_says_so(
     )
     text = toy.unmarked(toy.rendered_with(changed, {}).text)
     assert "or contexts of 200,000 tokens" in text
-    told = f"(run eagerly, as its source is, activations alone would take {plain_bytes(said or 0)} at that length)"
+    told = f"(run eagerly, as its source is, activations alone would take {plain_bytes(said or 0)} there)"
     assert (told in text) == (said is not None)
 
 
@@ -447,11 +447,15 @@ def test_what_was_measured_to_save_stands_before_what_a_bound_promises(facts: Im
     slower = measured.model_copy(update={"name": "weights fp8_block", "share": -1.5, "backends": ("sglang", "vllm")})
     changed = found.model_copy(update={"alternatives": (promised, slower, nothing, measured)})
     told = toy.unmarked(toy.rendered_with(replace(facts, estimates={"decode": changed}), {}).text)
+    rows = [
+        "| weights fp8 | 50 % (40 %; vllm's kernels) |", "| cache fp8 | 0 %, less than fits are off by (40 %; vllm's kernels) |",
+        "| weights fp8_block | 150 % longer (40 %; sglang and vllm's kernels) |", "| weights int4 | not measured (70 %) |",
+    ]  # fmt: skip
+    assert [line for line in told.split("\n") if line.startswith(("| weights ", "| cache fp8 "))] == rows
     assert (
-        "Of a decode step as modelled (of its bound): weights fp8 50 % (40 %; kernels of vllm). Of its bound alone, as no measurement of matrix products of "
-        "these formats is at hand: weights int4 70 %. As measured, too little at these sizes to tell by fits: cache fp8 (40 % of its bound; kernels of vllm). "
-        "As measured, it takes longer at these sizes with weights fp8_block (150 % longer, though its bound is 40 % shorter; kernels of sglang and vllm): that is of these kernels, and others of the format may take less. Weights are those of the layers' products"
-    ) in told
+        "Not measured: no measurement of matrix products of these formats is at hand. What is measured to take longer does so with these kernels; others"
+        in told
+    )
 
 
 @pytest.mark.parametrize(
@@ -470,7 +474,7 @@ def test_savings_of_other_kernels_than_those_of_the_pass_say_why(
     narrow = found.alternatives[0].model_copy(update={"name": "weights fp8_block", "backends": (backend,)})
     changed = found.model_copy(update={"operators": (product,), "alternatives": (narrow,)})
     told = toy.unmarked(toy.rendered_with(replace(facts, estimates={"decode": changed}), {}).text)
-    assert (f"weights fp8_block 50 % (40 %; kernels of {backend})" in told) == (said is not None)
+    assert (f"| weights fp8_block | 50 % (40 %; {backend}'s kernels) |" in told) == (said is not None)
     assert (said in told) if said else ("compared before and after" not in told)
 
 
@@ -496,11 +500,12 @@ def test_the_story_holds_the_facts_of_the_estimate_and_no_others(facts: Implemen
     """What no tool told is left out, and the section stands without it."""
     told = toy.unmarked(toy.rendered_with(facts, {}).text)
     assert "cached tokens each, computing limits most of a decode step's bound from a batch of 200" in told
-    assert "Of a decode step as modelled (of its bound): weights fp8 50 % (40 %)." in told
+    assert "| weights fp8 | 50 % (40 %) |" in told
     without = toy.unmarked(toy.rendered_with(replace(facts, estimates={}), {}).text)
-    assert "**What a pass costs:**" in without
+    assert "| FLOPs | " in without
     assert not any(
-        title in without for title in ("How long it takes", "What fits", "What turns", "What would save most")
+        title in without
+        for title in ("How long it takes", "what fits", "What turns", "What would save most", "| Time", "| Memory")
     )
 
 

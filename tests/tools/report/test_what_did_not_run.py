@@ -382,7 +382,7 @@ def test_a_function_that_is_chosen_on_one_line_is_the_one_that_the_configuration
 def test_what_a_class_declares_it_cannot_is_said_with_what_it_can(facts: ImplementationFacts, tmp_path: Path) -> None:
     can, cannot = "_supports_sdpa = True", "_supports_flash_attn = False"
     anew = read(facts, tmp_path / "src", toy.MODELING.replace(can, f"{can}\n    {cannot}"))
-    told = faq(anew, Quotes())[3]
+    told = " ".join(execution_lines(anew))
     assert "`_supports_sdpa` (" in told
     assert f"`{cannot}` (" in told
 
@@ -419,7 +419,7 @@ def test_classes_that_another_configuration_builds_are_told_with_their_test(
 ) -> None:
     """Only what has a forward, in constructors of what is built, and with the side of the test on which it stands."""
     anew = read(facts, tmp_path / "src", toy.MODELING + HYBRID)
-    found = unbuilt(anew.reader, toy.FILE, built)
+    found = unbuilt(anew.reader, toy.FILE, dict.fromkeys(built, ()))
     assert [one.made.name for one in found] == told
     for one in found:
         assert f"{one.made.name}(" in anew.reader.line(toy.FILE, one.made.line)

@@ -23,6 +23,7 @@ from opscope_tools.report.configuration import configuration_rows, constraint_li
 from opscope_tools.report.facts import Figures, ImplementationFacts, is_leaf, leaves, limited, walk
 from opscope_tools.report.findings import findings
 from opscope_tools.report.flow import forward_pass
+from opscope_tools.report.glance import _dominant
 from opscope_tools.report.insights import _alike
 from opscope_tools.report.kinds import Window, sliding_window, windowed
 from opscope_tools.report.memory import _appended, _growth, lifetime_rows
@@ -34,7 +35,7 @@ from opscope_tools.report.purposes import _kept, purpose
 from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.reference import faq, glossary_rows, references
 from opscope_tools.report.sources import SourceReader, Span
-from opscope_tools.report.story import _dominant, _steps, story
+from opscope_tools.report.story import _steps, story
 from opscope_tools.report.tasks import task_of_operator, tasks
 from opscope_tools.report.timeline import _operations
 from opscope_tools.report.traits import traits_of
@@ -123,9 +124,9 @@ def test_a_pass_that_starting_kernels_takes_most_of_is_not_limited_by_memory(fac
         return re.sub(r"<!--.*?-->", "", toy.rendered_with(dataclasses.replace(facts, estimates=estimates), {}).text)
 
     few, many = started(0.1e-3), started(1.5e-3)
-    assert "of that: the fixed time of its kernels" not in few
-    assert "explains 50 % of that: the fixed time of its kernels, as measured ones have it, takes 75 %" in many
-    assert "**What would save most:** Fewer kernels" in many
+    assert "is fixed for each kernel" not in few
+    assert "by memory: 50 % of the time, of which 75 % is fixed for each kernel" in many
+    assert "**What would save most:** fewer kernels" in many
     assert "decode by the fixed time of its kernels" in many
     assert "decode by memory" not in many
     assert "fixed 75 %, 1 kB" in many
@@ -497,7 +498,7 @@ def test_a_pass_says_how_many_operators_it_runs(facts: ImplementationFacts) -> N
     """Steps of a loop over tokens among them, which the sections on operators show once."""
     grown = tuple(group.model_copy(update={"count": "{seq_len}"}) for group in facts.main.per_operator)
     main = facts.main.model_copy(update={"per_operator": grown})
-    said = re.sub(r"<!--.*?-->", "", story(dataclasses.replace(facts, documents=(main,)), Quotes())[1])
+    said = toy.first_screen(dataclasses.replace(facts, documents=(main,)))
     assert f"in {len(grown) * facts.point(main)['seq_len']:,} operators" in said
 
 
@@ -626,9 +627,9 @@ def test_lines_and_kernels_that_come_to_the_same_are_no_largest_ones(facts: Impl
     assert _alike((one, 3), [(one, 3), (two, 3)]) == f" (as :{two[0].line} does)"
     found = facts.estimates["decode"]
     slowest = max(found.operators, key=lambda one: one.calibrated_seconds or one.bound_seconds)
-    assert "the kernel that takes most is" in _dominant("decode", found, None)
+    assert "; most in one kernel: " in _dominant(facts, "decode", found, Quotes())
     doubled = found.model_copy(update={"operators": (*found.operators, slowest)})
-    assert "of the 2 kernels that take most, alike, the first is" in _dominant("decode", doubled, None)
+    assert "; most in the first of 2 kernels alike: " in _dominant(facts, "decode", doubled, Quotes())
 
 
 def test_a_size_that_conditions_pin_is_said_to_hold_at_its_value_alone(facts: ImplementationFacts) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from opscope_schemas.estimates import HOST_BOUND, Alternative, RooflineResult, launches
 
 from opscope_tools.report.facts import ImplementationFacts
+from opscope_tools.report.markdown import table
 from opscope_tools.report.point import point_said
 from opscope_tools.report.quotes import Quotes
 
@@ -26,113 +28,122 @@ _PARTS = {"experts ": "experts", "dense ": "dense weights, those of no experts,"
 
 def units(facts: ImplementationFacts, phase: str) -> str:
     """What a batch of a pass is made of."""
-    document = next((one for one in facts.documents if one.phase == phase), facts.main)
+    document = facts.document_of(phase)
     return "images" if re.match(r"\d+ image", point_said(document, facts.point(document))) else "sequences"
 
 
 def saved(facts: ImplementationFacts, quotes: Quotes) -> str:
-    """Of the decode step or the first pass in full; of the step of most sequences and of further passes what was measured."""
-    first, *further = sorted(facts.served, key=lambda phase: phase != "decode") or [""]
-    if not first:
+    """A table: a row for each change that saves some, the best first, a column for each pass; what it leaves out below. Empty where no
+    change is known to save any."""
+    passes = list(_passes(facts, quotes))
+    changes = _ranked([one.found for one in passes])
+    if not changes:
         return ""
-    parts, told = [*_of_pass(first, facts, quotes)], [facts.served[first]]
-    if facts.full is not None:
-        batch = int(facts.full.values["batch_size"])
-        many = quotes(f"decode.of_{batch}.batch_size", batch)
-        parts.append(
-            _measured(
-                f"{STEPS['decode']} of {many} {units(facts, 'decode')}", f"decode.saved.of_{batch}", facts.full, quotes
+    bounds = [
+        name
+        for name in changes
+        if not any(one.basis == "calibrated" for each in passes for one in each.told.values() if one.name == name)
+    ]
+    rows = [
+        (name, *(_cell(one, name, quotes) if name in one.told else "–" for one in passes))
+        for name in changes
+        if name not in bounds
+    ]
+    if bounds:
+        rows.append((", ".join(bounds), *(_bounds(one, bounds, quotes) for one in passes)))
+    head = f"**What would save most:** {_fewer(facts, passes[0])}in % of a pass as modelled, in brackets of its bound:"
+    notes = _notes([one.found for one in passes], changes)
+    return "\n\n".join([head, table(("Change", *(one.name for one in passes)), rows), " ".join(notes)])
+
+
+@dataclass(frozen=True)
+class _Pass:
+    """One of which changes are told: what it is called, where its facts stand, its changes by name."""
+
+    name: str
+    phase: str
+    key: str
+    found: RooflineResult
+
+    @property
+    def told(self) -> dict[str, Alternative]:
+        return {one.name: one for one in _worth(self.found)}
+
+
+def _passes(facts: ImplementationFacts, quotes: Quotes) -> Iterator[_Pass]:
+    """The decode step or the first pass, the step of most sequences, further passes."""
+    for phase in sorted(facts.served, key=lambda phase: phase != "decode"):
+        yield _Pass(STEPS[phase], phase, f"{phase}.saved", facts.served[phase])
+        if phase == "decode" and facts.full is not None:
+            batch = int(facts.full.values["batch_size"])
+            many = quotes(f"decode.of_{batch}.batch_size", batch)
+            yield _Pass(
+                f"{STEPS[phase]} of {many} {units(facts, phase)}", phase, f"decode.saved.of_{batch}", facts.full
             )
-        )
-        told.append(facts.full)
-    for phase in further:
-        parts.append(_measured(STEPS[phase], f"{phase}.saved", facts.served[phase], quotes))
-        told.append(facts.served[phase])
-    left_out = _left_out([one for found in told for one in _worth(found)])
-    return " ".join(filter(None, [*parts, *_of_others(told), *left_out]))
+
+
+def _ranked(found: Sequence[RooflineResult]) -> list[str]:
+    """Names of changes: those measured to save most in one of the passes, then those of the best bounds, then those that save nothing."""
+    known: dict[str, list[Alternative]] = {}
+    for one in (one for each in found for one in _worth(each)):
+        known.setdefault(one.name, []).append(one)
+    measured = {
+        name: max(one.share for one in each if one.basis == "calibrated")
+        for name, each in known.items()
+        if any(one.basis == "calibrated" for one in each)
+    }
+    gains = sorted((name for name, share in measured.items() if share > 0), key=lambda name: -measured[name])
+    bounds = sorted(
+        known.keys() - measured.keys(), key=lambda name: (-max(one.bound_share for one in known[name]), name)
+    )
+    none = sorted(measured.keys() - set(gains), key=lambda name: (-measured[name], name))
+    return [*gains[:_CHANGES], *bounds[:_BOUNDS], *none][: _CHANGES + _BOUNDS]
+
+
+def _cell(of: _Pass, name: str, quotes: Quotes) -> str:
+    """What a change takes off a pass: as measured where it was, never less than its fits are off by; of the bound."""
+    one, key = of.told[name], f"{of.key}.{name}"
+    bound = f"{quotes.decimal(f'{key}.bound', 100 * one.bound_share, 0)} %"
+    if one.basis != "calibrated":
+        return f"not measured ({bound})"
+    took = f"{quotes.decimal(key, 100 * abs(one.share), 0)} %{' longer' * (one.share <= -_WORTH)}"
+    if abs(one.share) < max(_WORTH, one.error_share):
+        took += ", less than fits are off by"
+    return f"{took} ({bound}{_by(one, _backend(of.found))}{_other(one, key, quotes)})"
+
+
+def _bounds(of: _Pass, names: Sequence[str], quotes: Quotes) -> str:
+    """What the bound of a pass loses by changes whose kernels nobody measured."""
+    shares = ((name, of.told[name].bound_share) if name in of.told else (name, 0.0) for name in names)
+    said = [f"{quotes.decimal(f'{of.key}.{name}.bound', 100 * share, 0)} %" if share else "–" for name, share in shares]
+    return f"not measured ({', '.join(said)})" if set(said) != {"–"} else "–"
+
+
+def _fewer(facts: ImplementationFacts, first: _Pass) -> str:
+    """That there be fewer kernels, where starting them is most of a pass; empty where it is not."""
+    if not launches(first.found.totals):
+        return ""
+    experts = " (each then reads more of the experts)" if facts.classes_of("mixture of experts") else ""
+    return f"fewer kernels, or more {units(facts, first.phase)} for each{experts}, as their fixed time is most of {first.name}; then, "
+
+
+def _notes(found: Sequence[RooflineResult], changes: Sequence[str]) -> Iterator[str]:
+    """What the figures rest on and leave out."""
+    told = [one for each in found for one in _worth(each) if one.name in changes]
+    if missing := [one for one in told if one.basis != "calibrated"]:
+        yield f"Not measured: {_unmeasured(missing)}."
+    if any(one.outside for one in told):
+        yield "Other sizes: by fits of other sizes than these."
+    if any(name not in {one.name for one in _worth(each)} for each in found for name in changes):
+        yield f"–: less than {100 * _WORTH:g} % of the bound."
+    if any(one.basis == "calibrated" and one.share < 0 for one in told):
+        yield "What is measured to take longer does so with these kernels; others of its format may take less."
+    yield from _of_others(found)
+    yield from _left_out(told)
 
 
 def _worth(found: RooflineResult) -> list[Alternative]:
     return [one for one in found.alternatives if one.bound_share >= _WORTH]
-
-
-def _judged(found: RooflineResult) -> tuple[list[Alternative], list[Alternative], list[Alternative]]:
-    """What was measured to take less, no more and no less than its fits are off by, and more; those of the pass's own backend first."""
-    asked = _backend(found)
-    known = [one for one in _worth(found) if one.basis == "calibrated"]
-    known.sort(key=lambda one: (bool(asked and one.backends) and asked not in one.backends, -one.share))
-    least = {one.name: max(_WORTH, one.error_share) for one in known}
-    return (
-        [one for one in known if one.share >= least[one.name]],
-        [one for one in known if abs(one.share) < least[one.name]],
-        [one for one in known if one.share <= -least[one.name]],
-    )
-
-
-def _measured(what: str, key: str, found: RooflineResult, quotes: Quotes) -> str:
-    """A sentence on what was measured alone; empty where nothing was."""
-    shorter, alike, longer = _judged(found)
-    asked = _backend(found)
-
-    def percent(one: Alternative, *, bound: bool) -> str:
-        share = one.bound_share if bound else abs(one.share)
-        name = f"{key}.{one.name}" + ".bound" * bound
-        return f"{quotes.decimal(name, 100 * share, 0)} %"
-
-    groups = [
-        ", ".join(
-            f"{one.name} {percent(one, bound=False)} ({percent(one, bound=True)}{_by(one, asked)})" for one in shorter
-        )
-    ]
-    if longer:
-        told = [
-            f"{one.name} (by {percent(one, bound=False)} of its time{_by(one, asked)}{_other(one, f'{key}.{one.name}', quotes)})"
-            for one in longer
-        ]
-        groups.append(f"longer with {', '.join(told)}")
-    if alike:
-        groups.append(
-            f"too little to tell by fits with {', '.join(f'{one.name} ({percent(one, bound=True)} of its bound{_by(one, asked)})' for one in alike)}"
-        )
-    said = "; ".join(filter(None, groups))
-    return f"Of {what} as modelled (of its bound): {said}." if said else ""
-
-
-def _of_pass(phase: str, facts: ImplementationFacts, quotes: Quotes) -> Iterator[str]:
-    found = facts.served[phase]
-    shorter, alike, longer = _judged(found)
-    others = sorted((one for one in _worth(found) if one.basis != "calibrated"), key=lambda one: -one.bound_share)
-    asked = _backend(found)
-
-    def of_bound(one: Alternative) -> str:
-        return f"{quotes.decimal(f'{phase}.saved.{one.name}.bound', 100 * one.bound_share, 0)} %"
-
-    def other(one: Alternative) -> str:
-        return _other(one, f"{phase}.saved.{one.name}", quotes)
-
-    if launches(totals := found.totals):
-        explains = 100 * totals.bound_seconds / (totals.calibrated_seconds or 1)
-        share = quotes.decimal(f"{phase}.time{'.held' * bool(facts.held)}.bound_share", explains, 0)
-        experts = " (each then reads more of the experts)" if facts.classes_of("mixture of experts") else ""
-        yield f"Fewer kernels, or more {units(facts, phase)} for each{experts}, as their fixed time is most of {STEPS[phase]}; the bound is {share} % of it."
-    if shorter:
-        told = [
-            f"{one.name} {quotes.decimal(f'{phase}.saved.{one.name}', 100 * one.share, 0)} % ({of_bound(one)}{_by(one, asked)})"
-            for one in shorter[:_CHANGES]
-        ]
-        yield f"Of {STEPS[phase]} as modelled (of its bound): {', '.join(told)}."
-    if others:
-        told = [f"{one.name} {of_bound(one)}" for one in others[:_BOUNDS]]
-        yield f"Of {'its bound' if shorter else f'the bound of {STEPS[phase]}'} alone, as {_unmeasured(others[:_BOUNDS])}: {', '.join(told)}."
-    if alike:
-        told = [f"{one.name} ({of_bound(one)} of its bound{_by(one, asked)}{other(one)})" for one in alike]
-        yield f"As measured, too little at these sizes to tell by fits: {', '.join(told)}."
-    if longer:
-        told = [
-            f"{one.name} ({quotes.decimal(f'{phase}.saved.{one.name}.longer', -100 * one.share, 0)} % longer, though its bound is {of_bound(one)} shorter{_by(one, asked)}{other(one)})"
-            for one in sorted(longer, key=lambda one: one.share)
-        ]
-        yield f"As measured, it takes longer at these sizes with {', '.join(told)}: that is of these kernels{'' if any(one.other_backend for one in longer) else ', and others of the format may take less'}."
 
 
 def _left_out(told: Sequence[Alternative]) -> Iterator[str]:
@@ -159,10 +170,10 @@ def _backend(found: RooflineResult) -> str:
 
 def _by(one: Alternative, asked: str) -> str:
     """Whose kernels were measured, where these are not all those that the pass is timed as, and whether at other sizes."""
-    beyond = "; by fits of other sizes than these" * bool(one.outside)
+    beyond = "; other sizes" * bool(one.outside)
     if not one.backends or one.backends == (asked,):
         return beyond
-    return f"; kernels of {' and '.join(one.backends)}{beyond}"
+    return f"; {' and '.join(one.backends)}'s kernels{beyond}"
 
 
 def _other(one: Alternative, key: str, quotes: Quotes) -> str:

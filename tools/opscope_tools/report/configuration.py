@@ -85,6 +85,9 @@ _OF_THE_BASE = (
     "decoder_start_token_id",
     "forced_bos_token_id",
     "forced_eos_token_id",
+    "vision_feature_layer",
+    "vision_feature_select_strategy",
+    "vision_aspect_ratio",
 )
 
 

@@ -27,7 +27,7 @@ from opscope_schemas.analysis import (
 from opscope_schemas.common import Source
 from opscope_schemas.dataflow import Dataflow, FlowTensor
 from opscope_schemas.errors import ValuesError
-from opscope_schemas.estimates import RooflineResult, SweepPoint
+from opscope_schemas.estimates import OperatorTime, RooflineResult, SweepPoint
 from opscope_schemas.extracted_config import Check, ExtractConfigResult
 from opscope_schemas.formula import Formula, Rational, evaluate, variables, whole_bytes
 from opscope_schemas.tiling import TilingResult
@@ -509,6 +509,10 @@ class ImplementationFacts:
         """The model in which the subject was traced; empty where the subject is that model."""
         return "" if self.tree.model_class == self.subject else self.tree.model_class
 
+    def document_of(self, phase: str) -> ModelAnalysis:
+        """That of a phase, else the main one."""
+        return next((one for one in self.documents if one.phase == phase), self.main)
+
     def called(self, document: Analysis, quote: Callable[[str, Rational], str] | None = None) -> str:
         """What the totals of `document` are of, as the beginning of a sentence: a whole pass, or one call in it. `quote`
         writes a number under its key."""
@@ -588,6 +592,19 @@ class ImplementationFacts:
                     yield from below(kernel.kernels or (), path)
 
         return below(document.kernels, "")
+
+    @cached_property
+    def _called_at(self) -> dict[str, tuple[str, int]]:
+        """Path of a module -> file and line of its first call."""
+        calls = [one for document in self.documents for one in self.calls_in(document)]
+        return {path: (call.file, call.line) for call, path in reversed(calls)}
+
+    def place_of(self, row: OperatorTime) -> tuple[str, int]:
+        """File and line of a timed kernel: where the module is called by whose name its operation goes, else its own."""
+        named = re.search(r"\((\w+)", row.operation)
+        path = ".".join(filter(None, (row.module, named[1] if named else "")))
+        of_library = named or not self.of_models(row.file)
+        return self._called_at.get(path, (row.file, row.line)) if of_library else (row.file, row.line)
 
     def path_of(self, call: Kernel) -> str:
         """Path of the module that a call of the main document runs, `*` for the numbers of a list."""

@@ -17,8 +17,8 @@ __all__ = ["ORDER_NOTE", "bare", "catalogue_rows", "dependency_graph", "forward_
 ORDER_NOTE = (
     "Dependencies are the tasks whose results a task reads; views count as the tensor that they look into, weights and "
     "inputs are no tasks. Tasks that do not depend on each other may run side by side. A task that runs again is listed once, with what its "
-    "first run reads, then, behind `again`, with what later runs read beside or in place of that (its own number: a run before it); section 6.1 shows every "
-    "run. A row holds tasks that follow one another and run as often as each other, on one line or in one call of a module that calls no "
+    "first run reads, then with what others read beside or in place of that: behind `again` later runs, behind `of the repetition before` those of every "
+    "repetition but the first (its own number: a run before it); section 6.1 shows every run. A row holds tasks that follow one another and run as often as each other, on one line or in one call of a module that calls no "
     "others; where others read from its middle, they name the task."
 )
 _LIBRARY = "library"

@@ -72,8 +72,8 @@ def insights(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes)
 
 
 def library_insights(facts: ImplementationFacts, group: Sequence[ModuleAnalysis], quotes: Quotes) -> list[str]:
-    """The bounds of modules that share a subsection, a line each."""
-    found = ((module, _bounds(facts, module, quotes)) for module in group)
+    """The bounds of modules that share a subsection, a line each; of those that hardly count section 8.3 has the figures."""
+    found = ((module, _bounds(facts, module, quotes)) for module in group if not counts_little(facts, module))
     return [f"`{short(module.class_name)}`: {text[0].lower()}{text[1:]}" for module, text in found if text]
 
 

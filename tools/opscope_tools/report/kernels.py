@@ -20,6 +20,7 @@ from opscope_tools.report.graph import INPUTS, OUTPUTS, Edge, Graph, Vertex
 from opscope_tools.report.overview import hooks_that_ran
 from opscope_tools.report.pseudocode import Call, pseudocode
 from opscope_tools.report.quotes import in_code as in_span
+from opscope_tools.report.quotes import joined
 
 __all__ = ["kernel_components", "kernel_graphs", "kernel_rows", "kernel_tasks", "kernel_titles"]
 
@@ -50,15 +51,17 @@ def kernel_rows(facts: ImplementationFacts) -> list[Row]:
         why = f"`{facts.modeling_file}` launches kernels of libraries only, which choose tiles, stages and warps themselves"
         rows = [(", ".join(f"`{name}`" for name in _ROWS), "not in source", why)]
     hooks = hooks_that_ran(facts)
+    if not hooks:
+        return rows
+    names = ", ".join(dict.fromkeys(f"`{hook.name}`" for hook in hooks))
+    said = ", ".join(f"`{in_code(hook.expression)}`: `{hook.file}:{hook.line}`" for hook in hooks)
+    within = joined(dict.fromkeys(hook.within for hook in hooks if hook.within))
     return [
         *rows,
-        *(
-            (
-                f"`{hook.name}`",
-                f"`{in_code(hook.expression)}`",
-                f"a kernel from elsewhere may take its place, as none did here, in {hook.within}: `{hook.file}:{hook.line}`",
-            )
-            for hook in hooks
+        (
+            names,
+            said,
+            f"a kernel from elsewhere may take the place of each, as none did here{f', in {within}' * bool(within)}",
         ),
     ]
 

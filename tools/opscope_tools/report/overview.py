@@ -378,7 +378,9 @@ def hooks_that_ran(facts: ImplementationFacts) -> list[KernelHook]:
 def execution_lines(facts: ImplementationFacts) -> list[str]:
     """How the model executes: eager operators, where attention is dispatched, what may be swapped in."""
     path = facts.modeling_file
-    attention = f"; attention runs as {facts.main.attention}" if facts.classes_of("attention") else ""
+    attention = (
+        f"; attention runs as {facts.main.attention}{_by_itself(facts)}" if facts.classes_of("attention") else ""
+    )
     lines = [
         f"Eager PyTorch: each operator of `{short(facts.main.class_name)}` (`{path}:{facts.modeling_line}`) is dispatched "
         f"on its own, in the order of section 6.1, in {facts.main.dtype} but where its source casts{attention}."
@@ -387,7 +389,7 @@ def execution_lines(facts: ImplementationFacts) -> list[str]:
     dispatch = dispatch or matching(facts, r"\b([A-Z_]*ATTENTION_CLASSES|_attn_implementation)\b")
     if dispatch:
         chosen = ", ".join(f"`{hit.name}` ({hit.pointer})" for hit in dispatch)
-        lines.append(f"Attention implementation is chosen at run time by {chosen}.")
+        lines[0] += f" Attention implementation is chosen at run time by {chosen}."
     fused = matching(facts, r"\b(scaled_dot_product_attention)\b")
     fused = [hit for hit in fused if (hit.path, hit.line) in facts.lines_run]
     lines += [f"Attention runs through `{hit.name}` ({hit.pointer})." for hit in fused]
@@ -415,6 +417,17 @@ def execution_lines(facts: ImplementationFacts) -> list[str]:
             "torch.library and load_inline."
         )
     return lines
+
+
+def _by_itself(facts: ImplementationFacts) -> str:
+    """Which classes of attention take no part in how the others run it; empty where all of them do."""
+    how = facts.main.attention
+    alone = [] if how == "eager" else [
+        name for name in facts.classes_of("attention")
+        if not any(how in kernel.operator for call, _ in facts.calls_in(facts.main) if call.class_name == name for _, _, kernel in walk(call.kernels or (), ""))
+    ]  # fmt: skip
+    names = joined(f"`{short(name)}`" for name in alone)
+    return f", but in {names} as operators of its own" if alone else ""
 
 
 def _declarer(facts: ImplementationFacts, hit: scan.Hit) -> str:

@@ -60,9 +60,13 @@ def memory_graph(facts: ImplementationFacts) -> Graph:
         + (", ".join(f"{t.name}={in_code('/'.join(t.values)) or '?'}" for t in kernel.tile) or "no tile constant")
         for kernel in (facts.tiling.kernels if facts.tiling else ())
     ]
+    hbm = Vertex("hbm", (f"Global memory (HBM): {'; '.join(lines)}{_unmoved(facts, kept)}",))
+    if not tiles:
+        chip = "On chip (SRAM, registers): what kernels of libraries keep there is not analysed"
+        return Graph((hbm, Vertex("chip", (chip,))), (Edge("hbm", "chip", "load and store"),))
     return Graph(
         (
-            Vertex("hbm", (f"Global memory (HBM): {'; '.join(lines)}{_unmoved(kept)}",)),
+            hbm,
             Vertex("sram", (f"Shared memory (SRAM): {'; '.join([*tiles, 'library kernels stage tiles of their own'])}",)),
             Vertex("registers", ("Registers: what a kernel computes with, until it is written",)),
         ),
@@ -73,14 +77,13 @@ def memory_graph(facts: ImplementationFacts) -> Graph:
     )  # fmt: skip
 
 
-def _unmoved(kept: Sequence[str]) -> str:
+def _unmoved(facts: ImplementationFacts, kept: Sequence[str]) -> str:
     """What engines do not move of what moves eagerly, of each pass."""
     if not kept:
         return ""
-    return (
-        "; what engines do not move of what moves eagerly, as fused kernels hand it on in registers, products that are joined read "
-        f"their input once and a cache is not copied: {', '.join(kept)}"
-    )
+    why = ["fused kernels hand it on in registers", "products that are joined read their input once"]
+    why += ["a cache is not copied"] * any(found.memory.cache_bytes for found in facts.estimates.values())
+    return f"; what engines do not move of what moves eagerly, as {joined(why)}: {', '.join(kept)}"
 
 
 def _figures(group: GroupTotal, values: dict[str, Rational]) -> Figures:

@@ -53,16 +53,27 @@ def _tree(section: str, title: str, rows: Sequence[tuple[int, str]]) -> Drawing:
 def _components(facts: ImplementationFacts) -> list[Drawing]:
     groups = [[components.data_flow(facts, module) for module in group] for group in components.grouped(facts)]
     graphs: list[Sequence[Graph | None]] = [*groups, *([graph] for graph in kernels.kernel_graphs(facts))]
-    titles = [*components.component_titles(facts), *kernels.kernel_titles(facts)]
+    titles = [
+        title.partition(": ")[2] for title in (*components.component_titles(facts), *kernels.kernel_titles(facts))
+    ]
     return [
-        _flows(f"4.{place}", f"Data flow of {title.partition(': ')[2]}", [graph for graph in held if graph])
+        _flows(f"4.{place}", title, title.split(", ") if len(held) > 1 else [""], held)
         for place, (title, held) in enumerate(zip(titles, graphs, strict=True), 1)
     ]
 
 
-def _flows(section: str, title: str, graphs: Sequence[Graph]) -> Drawing:
-    texts = [_flow(section, title, graph).text for graph in graphs]
-    return Drawing(section, title, "\n".join(texts) or NO_FLOW, tuple(graphs))
+def _flows(section: str, title: str, names: Sequence[str], graphs: Sequence[Graph | None]) -> Drawing:
+    """Those of one line each share a line."""
+    head = f"Data flow of {title}"
+    texts = [(name, _flow(section, head, graph).text) for name, graph in zip(names, graphs, strict=True) if graph]
+    short = [f"{name}: {text}" if name else text for name, text in texts if "\n" not in text]
+    long = [f"{name}:\n{text}" if name else text for name, text in texts if "\n" in text]
+    return Drawing(
+        section,
+        head,
+        "\n".join([*long, *[" | ".join(short)] * bool(short)]) or NO_FLOW,
+        tuple(graph for graph in graphs if graph),
+    )
 
 
 def _dependencies(facts: ImplementationFacts, catalogue: Sequence[Task]) -> Drawing:

@@ -50,8 +50,10 @@ _TERMS: Mapping[str, tuple[str, str]] = {
         r"\bfloor\b",
         "bytes that no implementation of what the source computes can avoid: weights, of a table the rows that are looked up, constants that are kept beside them, cache and inputs once, outputs once",
     ),
-    "prefill": (r"[Pp]refill", "the pass over the prompt, with an empty cache"),
-    "decode": (r"[Dd]ecode\b", "the pass over one new token, with what the earlier ones left in the cache"),
+    "prefill, decode": (
+        r"[Pp]refill",
+        "the pass over the prompt, with an empty cache; over one new token, with what the earlier ones left in it",
+    ),
     "bound": (
         r"\bbound\b",
         "the sum over the kernels of a pass as engines run it (operators joined as section 8.2 shows), one after another, of the time of their products at the peak or of their bytes at the bandwidth, whichever is longer; kernels joined further, or run side by side, may take less, and so may what stays in a cache of the device between two kernels",
@@ -69,9 +71,7 @@ _TERMS: Mapping[str, tuple[str, str]] = {
         r"\bsdpa\b",
         "PyTorch's fused scaled-dot-product attention, which counts as one operator (`opscope.sdpa`)",
     ),
-    "HBM": (r"\bHBM\b", "the device's main memory"),
-    "SRAM": (r"\bSRAM\b", "on-chip memory that the threads of a block share"),
-    "×N": (r"×\d", "the module is repeated N times"),
+    "HBM, SRAM": (r"\bHBM\b", "the device's main memory; on-chip memory that the threads of a block share"),
 }
 
 
@@ -117,8 +117,16 @@ def _variable_lengths(facts: ImplementationFacts, quotes: Quotes) -> str:
     masks = [mask for mask in masks if not any(re.search(word, mask.name) for word in unused)]
     masks = masks or matching(facts, r"^\s*(attention_mask) = ") or matching(facts, r"\b(attention_mask)\b")[:1]
     masks = _not_decided_against(facts, masks, "attention_mask")
+    made = any(
+        re.search(r"\bones(_like)?\(", mask.text) and (mask.path, mask.line) in facts.lines_run for mask in masks
+    )
+    work = (
+        "the formulas have that work, on a mask of ones that is made where none is given"
+        if made
+        else "no formula here has that work"
+    )
     used = (
-        f" Shorter sequences of a batch, where a caller marks them, are masked through {_listed(masks)}: no formula here has that work."
+        f" Shorter sequences of a batch, where a caller marks them, are masked through {_listed(masks)}: {work}."
         if masks
         else " No mask was found in it."
     )
@@ -207,12 +215,11 @@ def _fusion(facts: ImplementationFacts) -> str:
 
 def _hardware(facts: ImplementationFacts, quotes: Quotes) -> str:
     asked = device_tests_said(facts)
-    flags = capabilities(facts)
     where = f"`{short(facts.main.class_name)}` ({facts.pointer(facts.main.class_name)})"
     said = f"None is required by the source of {where}."
     if asked:
         said += f" Lines of what ran, or of functions beside it that it may call, that test for a device: {asked}."
-    optional = f" Its source declares {_listed(flags, 6)}." if flags else ""
+    optional = " What its classes declare to support stands in section 2.3." * bool(capabilities(facts))
     memory = ""
     if facts.tree.parameters:
         memory = f" Its weights take {quotes.said('weight_bytes', facts.weight_bytes)}{_room(facts)}."

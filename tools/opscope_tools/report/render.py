@@ -11,12 +11,13 @@ from dataclasses import dataclass
 
 from opscope_schemas.report import Problem, ReportFacts
 
-from opscope_tools.report import components, configuration, flow, kernels, overview, performance, reference
+from opscope_tools.report import changes, components, configuration, flow, kernels, overview, performance, reference
 from opscope_tools.report.checks import FRAGMENT_RULES, Material, check
 from opscope_tools.report.evidence import evidence_problems, with_facts
 from opscope_tools.report.facts import ImplementationFacts, short
 from opscope_tools.report.findings import findings, ranks_line
 from opscope_tools.report.given import configuration_given
+from opscope_tools.report.glance import glance
 from opscope_tools.report.graph import Drawing
 from opscope_tools.report.markdown import Page, table
 from opscope_tools.report.memory import lifetime_rows, peak_lines
@@ -27,7 +28,7 @@ from opscope_tools.report.pins import pinned
 from opscope_tools.report.prose import prose_problems
 from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.sources import SourceReader
-from opscope_tools.report.story import glance, story
+from opscope_tools.report.story import story
 from opscope_tools.report.summary import summarise
 from opscope_tools.report.tasks import Task, tasks
 from opscope_tools.report.timeline import LEGEND
@@ -131,6 +132,7 @@ def _context(facts: ImplementationFacts, quotes: Quotes, catalogue: Sequence[Tas
         "date": facts.date,
         "glance": glance(facts, quotes),
         "story": story(facts, quotes),
+        "savings": changes.saved(facts, quotes),
         "features": overview.key_features(facts, quotes),
         "execution": overview.execution_lines(facts),
         "configuration": "\n\n".join((

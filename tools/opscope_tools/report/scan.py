@@ -9,7 +9,7 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -295,9 +295,10 @@ class Unbuilt:
     maker: str
 
 
-def unbuilt(reader: SourceReader, path: str, built: Collection[str]) -> list[Unbuilt]:
-    """The classes of a file that constructors of `built` ones, which are those of a model, make elsewhere: `Hit.text` is the test, as
-    far as it is written around the call."""
+def unbuilt(reader: SourceReader, path: str, built: Mapping[str, Collection[str]]) -> list[Unbuilt]:
+    """The classes of a file that constructors of `built` ones, which are those of a model, make elsewhere, and the modules of the library
+    that they hold elsewhere, by attribute: `Hit.text` is the test, as far as it is written around the call. `built`: name of a class
+    -> the modules that objects of it hold."""
     classes = {span.name: span for span in reader.spans(path) if isinstance(span.node, ast.ClassDef)}
     runs = {span.name.rpartition(".")[0] for span in reader.spans(path) if span.name.endswith(".forward")}
     found: dict[tuple[str, str], Unbuilt] = {}
@@ -310,7 +311,28 @@ def unbuilt(reader: SourceReader, path: str, built: Collection[str]) -> list[Unb
             if name in classes and name in runs and name not in built and tests:
                 hit = Hit(path, call.lineno, name, " and ".join(tests))
                 found.setdefault((name, maker), Unbuilt(hit, classes[name].line, maker))
+        for held, call, tests in _held_under(span.node.body, ()):
+            if tests and held not in built[maker] and ast.unparse(call.func).startswith(("nn.", "torch.nn.")):
+                hit = Hit(path, call.lineno, held, " and ".join(tests))
+                found.setdefault((held, maker), Unbuilt(hit, call.lineno, maker))
     return list(found.values())
+
+
+def _held_under(body: Sequence[ast.stmt], tests: tuple[str, ...]) -> Iterator[tuple[str, ast.Call, tuple[str, ...]]]:
+    """Every `self.NAME = call(...)` of some statements, with the tests that it stands under."""
+    for node in body:
+        if isinstance(node, ast.If):
+            said = ast.unparse(node.test)
+            yield from _held_under(node.body, (*tests, said))
+            yield from _held_under(node.orelse, (*tests, f"not ({said})" if " " in said else f"not {said}"))
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            for target in node.targets:
+                if (
+                    isinstance(target, ast.Attribute)
+                    and isinstance(target.value, ast.Name)
+                    and target.value.id == "self"
+                ):
+                    yield target.attr, node.value, tests
 
 
 def _calls_under(body: Sequence[ast.AST], tests: tuple[str, ...]) -> Iterator[tuple[ast.Call, tuple[str, ...]]]:

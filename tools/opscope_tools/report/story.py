@@ -1,44 +1,31 @@
-"""Section 1's first screen: what it is, what a pass costs, how long a device takes and why, what turns, what would save most.
-
-Counts are of the eager pass, as everywhere in the report; times are of the pass as engines run it on one named device.
-"""
+"""Section 1's lines below its table (glance.py): what it is, what the figures of the table hold for, what turns, what was left out."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
-from opscope_schemas.analysis import Kernel, ModelAnalysis, ModuleNode, TensorInfo
-from opscope_schemas.estimates import ROUTING_SKEW, UNLIKE, MemoryUse, OperatorTime, RooflineResult, launches
-from opscope_schemas.formula import Rational, evaluate, holds, variables
+from opscope_schemas.analysis import Kernel, ModelAnalysis, ModuleNode
+from opscope_schemas.estimates import ROUTING_SKEW, UNLIKE, OperatorTime, RooflineResult
+from opscope_schemas.formula import Rational, evaluate, variables
 from opscope_schemas.units import plain_bytes, seconds, things
 
 from opscope_tools.report import scan
 from opscope_tools.report.attending import attention_kind, heads_by_class, parts_said
-from opscope_tools.report.changes import STEPS, saved, units
-from opscope_tools.report.facts import ImplementationFacts, leaves, short, told_hidden, walk
+from opscope_tools.report.changes import STEPS, units
+from opscope_tools.report.facts import ImplementationFacts, leaves, short, told_hidden
 from opscope_tools.report.findings import repeated
+from opscope_tools.report.glance import devices_said
 from opscope_tools.report.kinds import sliding_window, windowed
-from opscope_tools.report.markdown import table
 from opscope_tools.report.overview import of_latents
 from opscope_tools.report.purposes import shared_experts
-from opscope_tools.report.quotes import Quotes, as_prose, in_code, joined
+from opscope_tools.report.quotes import Quotes, in_code, joined
+from opscope_tools.report.unread import unread_said
 
-__all__ = ["story", "times_said"]
+__all__ = ["story"]
 
-#: parts of a sum that are named
-_PARTS = 3
-#: of the tokens of all sequences that fit, those that fit in one where what a pass keeps grows faster than its length
-_STEEP = 0.9
-#: of the memory that engines use: what is left of it where a pass fits barely
-_BARELY = 0.08
-#: of the slowest kernel's time: what takes as much takes as long
-_ALIKE = 0.999
-#: of all FLOPs: where people say nearly all
-_NEARLY = 0.99
-#: of the longest of what limits a pass: what limits it nearly as long
-_NEAR = 0.9
 #: of a pass's bytes the floor, from which on nothing else counts much
 _MOSTLY = 0.8
 #: settings by which scores are kept in a range -> of what
@@ -57,52 +44,11 @@ def story(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
     answers = (
         ("What it is", [_what(facts, quotes)]),
         ("What a pass costs", [_cost(facts, document, quotes) for document in facts.documents]),
-        (
-            "How long it takes",
-            [*(_time(facts, phase, quotes) for phase in facts.served), _fewest(facts), _timed_as(facts)],
-        ),
-        ("Where the bytes go", [_bytes(facts, document, quotes) for document in facts.documents]),
-        ("What fits", [_fits(phase, facts, quotes) for phase in facts.estimates]),
+        ("How long it takes and what fits", [*_times(facts, quotes), _fits(facts)]),
         ("What turns", list(_turns(facts, quotes))),
-        ("What would save most", [saved(facts, quotes)]),
         ("Left out", list(_left_out(facts))),
     )
     return [f"**{title}:** {' '.join(said)}" for title, texts in answers if (said := [text for text in texts if text])]
-
-
-def glance(facts: ImplementationFacts, quotes: Quotes) -> str:
-    """The main figures of each pass, a row each; what they are made of and hold for, the lines below it say."""
-    rows = []
-    for document in facts.documents:
-        phase, figures = document.phase, facts.totals(document)
-        cost = [quotes.said(f"{phase}.flops", figures.flops), quotes.said(f"{phase}.bytes", figures.bytes)]
-        rows.append((phase, *cost, *_timed(facts, phase, quotes)))
-    return table(
-        ("Pass", "FLOPs", "Bytes, eagerly", "Time, modelled", "Bound, and by what", "On", "Memory of each"), rows
-    )
-
-
-def _timed(facts: ImplementationFacts, phase: str, quotes: Quotes) -> tuple[str, str, str, str]:
-    found = facts.served.get(phase)
-    if found is None:
-        return ("not modelled",) * 4
-    totals, use, of = found.totals, found.memory, f"{phase}.time{'.held' * bool(facts.held)}"
-    took = totals.calibrated_seconds
-    time = quotes.said(f"{of}.calibrated", took) if took is not None else "not measured"
-    bound = f"{quotes.said(f'{of}.bound', totals.bound_seconds)}, by {_limited(found)}"
-    fits = "fits" if use.fits else "does not fit"
-    kept = f"{plain_bytes(use.needed_bytes)} of {plain_bytes(use.usable_bytes)}: {fits}"
-    return time, bound, f"{_devices(facts, quotes)} {found.hardware.name}", kept
-
-
-def times_said(facts: ImplementationFacts) -> list[str]:
-    """How long passes take, without marks, for the reply beside the report."""
-    return [*(_time(facts, phase, None) for phase in facts.served), *filter(None, [_fewest(facts)])]
-
-
-def _document(facts: ImplementationFacts, phase: str) -> ModelAnalysis:
-    """That of a phase, else the main one."""
-    return next((one for one in facts.documents if one.phase == phase), facts.main)
 
 
 def _what(facts: ImplementationFacts, quotes: Quotes) -> str:
@@ -231,17 +177,10 @@ def _shared(called: Sequence[Kernel], chosen: int, values: Mapping[str, Rational
 
 
 def _cost(facts: ImplementationFacts, document: ModelAnalysis, quotes: Quotes) -> str:
-    phase, figures = document.phase, facts.totals(document)
+    """What is to be said of the figures of a pass; empty where they say all."""
     values = facts.point(document)
-    ran = sum(evaluate(group.count, values) for group in document.per_operator)  # a loop over tokens shows here
-    products = quotes.said(f"{phase}.matmul_flops", figures.matmul_flops)
-    nearly = figures.matmul_flops > _NEARLY * figures.flops
-    return (
-        f"{facts.called(document, quotes)}{_one_position(document, values)} takes {quotes.said(f'{phase}.flops', figures.flops)}, "
-        f"{f'nearly all of it in matrix products ({products})' if nearly else f'of which {products} are matrix products'}, and moves "
-        f"{quotes.said(f'{phase}.bytes', figures.bytes)} as eager execution does, in {quotes(f'{phase}.operators', ran)} {things(ran, 'operator')}: "
-        f"{quotes.decimal(f'{phase}.intensity', figures.intensity)} FLOPs per byte.{_above_diagonal(document, values, quotes)}{_at_once(document, values, quotes)}{_steps(document, values, quotes)}"
-    )
+    said = f"{_above_diagonal(document, values, quotes)}{_at_once(document, values, quotes)}{_placed(document, values, quotes)}{_steps(document, values, quotes)}{unread_said(facts, document, quotes)}".strip()
+    return f"{document.phase.capitalize()}: {said[0].lower()}{said[1:]}" if said else ""
 
 
 def _at_once(document: ModelAnalysis, values: Mapping[str, Rational], quotes: Quotes) -> str:
@@ -257,23 +196,6 @@ def _at_once(document: ModelAnalysis, values: Mapping[str, Rational], quotes: Qu
         " The decoder is given all its tokens at once, as scoring does it; generation begins with one of them, and with the same "
         f"{flops} in the encoder and in keys and values of what it gives, on which the decoder's tokens have no bearing."
     )
-
-
-def _one_position(document: ModelAnalysis, values: Mapping[str, Rational]) -> str:
-    """Of which positions logits are, where there are several."""
-    if values.get("seq_len", 1) <= 1 or document.phase != "prefill":
-        return ""
-    many = any("vocab_size" in variables(size) for out in _last(document) for size in out.shape)
-    return (
-        " with logits of the last position alone"
-        if document.logits == "last"
-        else " with logits of every position" * many
-    )
-
-
-def _last(document: ModelAnalysis) -> Sequence[TensorInfo]:
-    """What the last kernel of a pass gives."""
-    return document.kernels[-1].outputs if document.kernels else ()
 
 
 def _above_diagonal(document: ModelAnalysis, values: Mapping[str, Rational], quotes: Quotes) -> str:
@@ -305,114 +227,48 @@ def _steps(document: ModelAnalysis, values: Mapping[str, Rational], quotes: Quot
     return f" {many} of the operators are steps of a loop in Python (from `{where.file}:{where.line}`), more for longer sequences, which runs where no kernel for it is installed."
 
 
+def _placed(document: ModelAnalysis, values: Mapping[str, Rational], quotes: Quotes) -> str:
+    """How many of the tokens are given as features of something else, an image as a rule, and where these take their places."""
+    for _, kernel in leaves(document):
+        if ".masked_scatter" in kernel.operator and len(kernel.inputs) > 2:
+            sizes = kernel.inputs[2].shape[:-1]
+            if sizes and all(variables(size) <= values.keys() for size in sizes):
+                many = quotes(f"{document.phase}.placed", math.prod(evaluate(size, values) for size in sizes))
+                return f" {many} of its tokens are features, which take their places at `{kernel.file}:{kernel.line}`."
+    return ""
+
+
 def _at(kernel: Kernel) -> tuple[object, ...]:
     """The operator, and the lines on which it is reached."""
     return kernel.operator, kernel.file, kernel.line, kernel.via
 
 
-def _time(facts: ImplementationFacts, phase: str, quotes: Quotes | None) -> str:
-    """Calibrated with its spread where that is known, else the bound; rates only of what fits and of whole passes over text."""
-    found = facts.served[phase]
-    of = f"{phase}.time{'.held' * bool(facts.held)}"
-
-    def said(name: str, value: float) -> str:
-        return quotes.said(f"{of}.{name}", value) if quotes else seconds(value)
-
-    def whole(name: str, value: float) -> str:
-        return quotes(f"{of}.{name}", round(value)) if quotes else f"{value:,.0f}"
-
-    def percent(name: str, value: float) -> str:
-        return quotes.decimal(f"{of}.{name}", value, 0) if quotes else f"{value:.0f}"
-
-    totals, rate = found.totals, found.totals.tokens_per_second
-    where = f"{_devices(facts, quotes)} {found.hardware.name}"
-    call = f"one call in {phase}" if facts.within else STEPS[phase]
-    takes = "is modelled to take" if found.memory.fits else "is modelled to take, had it the memory,"
-    step = f"{call.capitalize()} on {where} as engines run it {takes}"
-    bound = f"{said('bound', totals.bound_seconds)}, limited by {_limited(found)}"
-    at_least = f"the bound, each of its kernels at the peaks of the device, is {bound}"
-    per_second = ""
-    if totals.calibrated_seconds is None:
-        rate = totals.bound_tokens_per_second
-    if rate is not None and _of_text(facts, phase):
-        most = " at most" * (totals.calibrated_seconds is None)
-        per_second = f", {whole('tokens_per_second', float(f'{rate:.3g}'))} tokens/s{_whose(facts, phase)}{most}"
-    if totals.calibrated_seconds is None:
-        text = f"{step} at least {bound} (a bound: nothing like it was measured){per_second}"
-    else:
-        spread = f"{said('low', totals.low_seconds or 0.0)} to {said('high', totals.high_seconds or 0.0)}"
-        started = launches(totals)
-        if started is not None:
-            explains, starts = 100 * totals.bound_seconds / totals.calibrated_seconds, 100 * started
-            at_least += f", and explains {percent('bound_share', explains)} % of that: the fixed time of its kernels, as measured ones have it, takes {percent('launch_share', starts)} %"
-        kernels = sum(row.count for row in found.operators)
-        ran = whole("kernels", kernels)
-        text = (
-            f"{step} {said('calibrated', totals.calibrated_seconds)} (the sum of its {ran} {things(kernels, 'kernel')}, none waiting for the host; {spread})"
-            f"{per_second}; {at_least}"
-        )
-    encoder = _of_encoder(facts, phase, found)
-    share = f" Of the whole {said('encoder', encoder)} are the encoder's." if encoder else ""
-    return f"{text}{_dominant(of, found, quotes)}.{share}{_cached(facts, phase, found)}"
+def _times(facts: ImplementationFacts, quotes: Quotes) -> Iterator[str]:
+    """What the times of the table are, and rest on."""
+    if not facts.served:
+        return
+    found = next(iter(facts.served.values()))
+    where = f"{devices_said(facts, quotes)} {found.hardware.name}"
+    measured = any(one.totals.calibrated_seconds is not None for one in facts.served.values())
+    ranges = ", in brackets their range" * measured
+    yield (
+        f"As engines run it, on {where}: times are the sum of a pass's kernels, none waiting for the host{ranges}; the bound has each of its "
+        "kernels at the peaks of the device."
+    )
+    yield from (text for phase in facts.served if (text := _cached(facts, phase, facts.served[phase])))
+    yield from filter(None, [_fewest(facts), _timed_as(facts)])
 
 
 def _cached(facts: ImplementationFacts, phase: str, found: RooflineResult) -> str:
     """What of the bound's bytes may never reach device memory; empty where that is little, or more than the cache holds."""
     kept, cache = found.memory.activation_bytes, found.hardware.l2_bytes
-    floor = facts.floor_bytes(_document(facts, phase))
+    floor = facts.floor_bytes(facts.document_of(phase))
     if found.parallel is not None or not kept or not cache or kept > cache or floor > _MOSTLY * found.totals.bytes:
         return ""
     return (
-        f" What its kernels hand one another, {plain_bytes(kept)} at once, fits in the L2 cache of {plain_bytes(cache)}: what stays there is not "
+        f"What kernels of {phase} hand one another, {plain_bytes(kept)} at once, fits in the L2 cache of {plain_bytes(cache)}: what stays there is not "
         f"read from memory, as the bound has it; the floor alone, {plain_bytes(floor)}, is read in {seconds(floor / found.hardware.bandwidth)}."
     )
-
-
-def _of_encoder(facts: ImplementationFacts, phase: str, found: RooflineResult) -> float:
-    """Seconds of a pass of encoder and decoder that modules take on which the decoder's tokens have no bearing; 0 where it is of one."""
-    document = _document(facts, phase)
-    if facts.main is not document or not {"encoder_seq_len", "seq_len"} <= {one.name for one in document.variables}:
-        return 0.0
-    paths = [facts.path_of(kernel) for kernel in _encoding(document.kernels)]
-    rows = [row for row in found.operators if any(f"{row.module}.".startswith(f"{path}.") for path in paths)]
-    return sum(row.calibrated_seconds or row.bound_seconds for row in rows)
-
-
-def _encoding(kernels: Sequence[Kernel]) -> Iterator[Kernel]:
-    """The outermost calls that read what an encoder is given, and nothing as long as the decoder's tokens are."""
-    for kernel in kernels:
-        below = [kernel, *(one for _, _, one in walk(kernel.kernels or (), ""))]
-        sizes = {
-            name
-            for one in below
-            for tensor in (*one.inputs, *one.outputs)
-            for size in tensor.shape
-            for name in variables(size)
-        }
-        if kernel.kernels and "encoder_seq_len" in sizes and "seq_len" not in sizes:
-            yield kernel
-        else:
-            yield from _encoding(kernel.kernels or ())
-
-
-def _limited(found: RooflineResult) -> str:
-    """What the bound of most of a pass is, and what is nearly as much."""
-    spent: dict[str, float] = {}
-    for row in found.operators:
-        if row.limited_by is not None:
-            spent[row.limited_by] = spent.get(row.limited_by, 0.0) + row.bound_seconds
-    near = [
-        kind for kind, time in spent.items() if kind != found.totals.limited_by and time > _NEAR * max(spent.values())
-    ]
-    return f"{found.totals.limited_by}{''.join(f', and by {kind} nearly as long' for kind in near)}"
-
-
-def _devices(facts: ImplementationFacts, quotes: Quotes | None) -> str:
-    """How many there are of the device that is named."""
-    plan = next((found.parallel for found in facts.served.values()), None)
-    if plan is None:
-        return "one"
-    return quotes("devices", plan.devices) if quotes else f"{plan.devices:,}"
 
 
 def _fewest(facts: ImplementationFacts) -> str:
@@ -462,16 +318,25 @@ def _timed_as(facts: ImplementationFacts) -> str:
 
 
 def _added(facts: ImplementationFacts, timed: Sequence[str]) -> str:
-    """Which attention adds a tensor to its scores, such as a bias by distance, that the measured kernels do not read."""
+    """What attention does to its scores that the measured kernels do not: a tensor that it adds, such as a bias by distance, and a cap."""
     classes = dict.fromkeys(
         short(owner)
         for document in facts.documents
         for owner, kernel in leaves(document)
         if "sdpa" in kernel.operator and any("float" in given.dtype for given in kernel.inputs[3:])
     )
-    if not classes or "attention" not in timed:
+    if "attention" not in timed:
         return ""
-    return f" A tensor that {joined(f'`{name}`' for name in classes)} adds to its scores is read by none of these kernels: attention may take longer."
+    added = [
+        f"A tensor that {joined(f'`{name}`' for name in classes)} adds to its scores is read by none of these kernels"
+    ] * bool(classes)
+    capped = [
+        f"the cap on {_CAPS[name]} (`{name}`) is in none of them"
+        for name in ("attn_logit_softcapping",)
+        if facts.tree.config.get(name)
+    ]
+    said = joined([*added, *capped])
+    return f" {said[0].upper()}{said[1:]}: attention may take longer." if said else ""
 
 
 def _as_products(rows: Sequence[OperatorTime], bandwidth: float) -> str:
@@ -484,141 +349,28 @@ def _as_products(rows: Sequence[OperatorTime], bandwidth: float) -> str:
     return f", at {share:.0f} % of the bandwidth after {seconds(launch / most.count)} for each of them, as measured products have it"
 
 
-def _whose(facts: ImplementationFacts, phase: str) -> str:
-    """Whose tokens a pass is given that reads what an encoder read."""
-    return " of the decoder" * any(one.name.startswith("decoder_") for one in _document(facts, phase).model_inputs)
-
-
-def _of_text(facts: ImplementationFacts, phase: str) -> bool:
-    """Whether a rate of tokens says something: not of one call in a pass, nor of a pass over pictures beside a text."""
-    document = _document(facts, phase)
-    return not facts.within and (phase != "forward" or not any("float" in each.dtype for each in document.model_inputs))
-
-
-def _dominant(of: str, found: RooflineResult, quotes: Quotes | None) -> str:
-    """What most of the time is spent on, and the line of the kernel that takes most."""
-    spent = [one for one in found.spent if one.share >= 0.005]
-    parts = spent[:_PARTS]
-    if not parts:
+def _fits(facts: ImplementationFacts) -> str:
+    """What the memory of the table is."""
+    use = next((found.memory for found in facts.estimates.values()), None)
+    if use is None:
         return ""
-    told = [
-        f"{one.name} {quotes.decimal(f'{of}.{one.name}', 100 * one.share, 0) if quotes else f'{100 * one.share:.0f}'} %"
-        for one in parts
-    ]
-    slowest, *others = sorted(found.operators, key=found.seconds_of, reverse=True)
-    least = _ALIKE * found.seconds_of(slowest)
-    alike = sum(1 for one in others if found.seconds_of(one) >= least)
-    pointer = f"{slowest.file}:{slowest.line}"
-    names = slowest.operation.split(", ")
-    operation = (
-        slowest.operation if len(names) <= _PARTS else f"{', '.join(names[:_PARTS])} and {len(names) - _PARTS} more"
+    share = f"{100 * use.usable_bytes / use.capacity_bytes:.0f} % of the {plain_bytes(use.capacity_bytes)} that a device has"
+    freed = "; activations are those of the pass as engines run it, each freed after its last reader" * (
+        use.activation_bytes is not None
     )
-    at = f"{operation} of {slowest.module}" if slowest.module else operation
-    if quotes is not None:  # names are no emphasis
-        at = as_prose(at)
-    goes = "It goes" if parts == spent else "Most of it goes"
-    where = f"`{pointer}`" if quotes else pointer
-    which = f"of the {alike + 1} kernels that take most, alike, the first" if alike else "the kernel that takes most"
-    return f". {goes} to {', '.join(told)}; {which} is {at} ({where})"
-
-
-def _bytes(facts: ImplementationFacts, document: ModelAnalysis, quotes: Quotes) -> str:
-    """The classes whose own lines move most."""
-    values, phase = facts.point(document), document.phase
-    moved = {
-        group.name: evaluate(group.memory_access.read, values) + evaluate(group.memory_access.write, values)
-        for group in document.per_class
-    }
-    most = sorted((name for name in moved if moved[name]), key=lambda name: -moved[name])[:_PARTS]
-    if not most:
-        return ""
-    told = [f"`{short(name)}` {quotes.said(f'{phase}.class.{name}.bytes', moved[name])}" for name in most]
-    whole = quotes.said(f"{phase}.bytes", facts.totals(document).bytes)
-    return f"{phase.capitalize()}, eagerly, by class, own lines alone: {', '.join(told)} of {whole} in all{_fused(phase, facts, quotes)}."
-
-
-def _fused(phase: str, facts: ImplementationFacts, quotes: Quotes) -> str:
-    found = facts.whole(phase)
-    if found is None:
-        return ""
-    return f"; as engines run it, with kernels fused, {quotes.said(f'{phase}.time.bytes', found.totals.bytes)} in all"
-
-
-def _fits(phase: str, facts: ImplementationFacts, quotes: Quotes) -> str:
-    """What a pass keeps beside what the device has; where that is too much, also what each of those keeps that hold it."""
-    use = facts.estimates[phase].memory
-    of = quotes.said(f"{phase}.memory.usable", use.usable_bytes)
-    had = f"{of} that engines use, {100 * use.usable_bytes / use.capacity_bytes:.0f} % of the {plain_bytes(use.capacity_bytes)} that the device has"
-    text = f"{phase.capitalize()}: {_kept(f'{phase}.memory', use, quotes)} of {had}"
-    if not facts.held:
-        return f"{text}: {_room(phase, f'{phase}.memory', use, facts, quotes)}."
-    key, each = f"{phase}.memory.held", facts.held[phase].memory
-    return f"{text}: does not fit; on {_devices(facts, quotes)}, each at most {_kept(key, each, quotes)}: {_room(phase, key, each, facts, quotes)}."
-
-
-def _kept(key: str, use: MemoryUse, quotes: Quotes) -> str:
-    """What a device keeps in a pass."""
-    parts = [f"weights {quotes.said(f'{key}.weights', use.weights_bytes)}"]
-    if use.cache_bytes:
-        parts.append(f"cache {quotes.said(f'{key}.cache', use.cache_bytes)}")
-    if use.activation_bytes is not None:
-        parts.append(
-            f"activations {quotes.said(f'{key}.activations', use.activation_bytes)} (as engines run it, each freed after its last reader)"
-        )
-    if use.notable_inputs:
-        parts.append(f"inputs {quotes.said(f'{key}.inputs', use.input_bytes)}")
-    return ", ".join(parts)
-
-
-def _room(phase: str, key: str, use: MemoryUse, facts: ImplementationFacts, quotes: Quotes) -> str:
-    """Whether that fits, and how much of it would."""
-    spare = use.usable_bytes - use.needed_bytes
-    room = "fits" if use.fits else "does not fit"
-    if use.fits and spare < _BARELY * use.usable_bytes:
-        room += f" with {quotes.said(f'{key}.spare', spare)} to spare, which the runtime's own buffers may take"
-    if use.largest_batch:
-        room += f"; at most {quotes(f'{key}.largest_batch', use.largest_batch)} {units(facts, phase)} like these{' in one pass' * (phase == 'prefill')}"
-    if use.longest_context and facts.table_rows is not None and use.longest_context > facts.table_rows:
-        room += f", or contexts of all {quotes('table_positions', facts.table_rows)} tokens that a table has positions for, in this batch"
-    elif use.longest_context:
-        room += f", or contexts of {quotes(f'{key}.longest_context', use.longest_context)} tokens{_whose(facts, phase)} in this batch"
-        if windowed(facts):
-            room += " (of which layers with windows keep no more than these)"
-        at = facts.point(_document(facts, phase))
-        together = (use.largest_batch or 0) * at.get("seq_len", 0) / at.get("batch_size", 1)
-        if phase == "prefill" and use.longest_context < _STEEP * together:
-            room += " (fewer than these sequences hold together: masks and what else the pass keeps grow faster than the length)"
-        if eager := _eagerly(phase, use.longest_context, facts):
-            many = quotes.said(f"{key}.eager_activations", eager)
-            room += f" (run eagerly, as its source is, activations alone would take {many} at that length)"
-        if facts.limit is not None and use.longest_context > facts.limit:
-            room += f", more than the {quotes('positions', facts.limit)} positions that the configuration states"
-    return room
-
-
-def _eagerly(phase: str, tokens: int, facts: ImplementationFacts) -> int:
-    """What a pass run eagerly holds at least where so many tokens are new, if that is more than a device of the report has; 0 where it
-    is not, or no formula tells."""
-    document, graph = next(pair for pair in zip(facts.documents, facts.graphs, strict=True) if pair[0].phase == phase)
-    point, name = facts.point(document), "seq_len"
-    there = {**point, name: tokens}
-    asked = [c for c in document.conditions if variables(c) <= point.keys() and holds(c, point)]
-    if phase == "decode" or not all(holds(c, there) for c in asked):
-        return 0
-    eager = max((evaluate(one.bytes, there) for one in graph.peaks if variables(one.bytes) <= there.keys()), default=0)
-    return eager if eager > facts.estimates[phase].memory.usable_bytes else 0
+    return f"Engines use {plain_bytes(use.usable_bytes)}, {share}{freed}."
 
 
 def _turns(facts: ImplementationFacts, quotes: Quotes) -> Iterator[str]:
     for phase, one in facts.served.items():
         if phase != "decode" and (one.turning_batch or 1) > 1:
             batch = quotes(f"{phase}.turning_batch", one.turning_batch or 1)
-            devices = f", on {_devices(facts, quotes)} devices," * bool(facts.held)
+            devices = f", on {devices_said(facts, quotes)} devices," * bool(facts.held)
             yield f"Of {STEPS[phase]} of such sequences computing limits most of the bound{devices} from a batch of {batch} on; below it, memory."
     found = facts.estimates.get("decode")
     if found is None:
         return
-    document = _document(facts, "decode")
+    document = facts.document_of("decode")
     cached = quotes("decode.cache_len", facts.point(document).get("cache_len", 0))
     with_each = f"With {cached} cached tokens each"
     if not found.memory.cache_bytes_per_token and found.memory.cache_bytes:  # states, whatever was read before
@@ -626,12 +378,12 @@ def _turns(facts: ImplementationFacts, quotes: Quotes) -> Iterator[str]:
         with_each = (
             f"With a state of {quotes.said('decode.state_bytes', round(size))} each, however long the context is"
         )
-    turns, on = facts.served["decode"].turning_batch, f", on {_devices(facts, quotes)} devices," * bool(facts.held)
+    turns, on = facts.served["decode"].turning_batch, f", on {devices_said(facts, quotes)} devices," * bool(facts.held)
     if turns is not None:
         batch = quotes("decode.turning_batch", turns)
         yield f"{with_each}, computing limits most of a decode step's bound{on} from a batch of {batch} on; below it, memory."
     else:
-        yield f"{with_each}, computing limits no more than about half of a decode step's bound{on} at any batch."
+        yield f"{with_each}, computing limits most of a decode step's bound{on} at no batch."
     yield from _in_batches(facts, quotes)
     use, at = facts.served["decode"].memory, facts.point(document)
     per_token, weights, batch_size = use.cache_bytes_per_token, use.weights_bytes, at.get("batch_size", 1)
@@ -680,15 +432,23 @@ def _in_batches(facts: ImplementationFacts, quotes: Quotes) -> Iterator[str]:
 
 def _unbuilt(facts: ImplementationFacts) -> str:
     """What other configurations build of the files that the model's classes are of, and this one does not."""
-    built = {short(node.class_name) for node in facts.nodes}
+    built: dict[str, set[str]] = {}
+    for node in facts.nodes:
+        built.setdefault(short(node.class_name), set()).update(child.name for child in node.children)
     places = [place for node in facts.nodes if (place := facts.locate(node.class_name)) is not None]
     files = dict.fromkeys([facts.modeling_file, *(path for path, _ in places if facts.of_models(path))])
     told: dict[str, list[str]] = {}
     for one in (one for file in files for one in scan.unbuilt(facts.reader, file, built)):
-        made = f"`{one.maker}` makes ({one.made.pointer}) where `{in_code(one.made.text)}`"
-        told.setdefault(f"`{one.made.name}` (`{one.made.path}:{one.defined}`)", []).append(made)
-    named = [f"{name}, which {' and '.join(makers)}" for name, makers in told.items()]
-    return f"This configuration builds no {'; no '.join(named)}." if named else ""
+        held = one.defined == one.made.line  # a module of the library, by attribute
+        named = (
+            f"`{one.made.name}` of `{one.maker}`" if held else f"`{one.made.name}` (`{one.made.path}:{one.defined}`)"
+        )
+        where = f"({one.made.pointer}) where `{in_code(one.made.text)}`"
+        told.setdefault(named, []).append(where if held else f"which `{one.maker}` makes {where}")
+    said = [
+        f"{name}{', ' if makers[0].startswith('which') else ' '}{' and '.join(makers)}" for name, makers in told.items()
+    ]
+    return f"This configuration builds no {'; no '.join(said)}." if said else ""
 
 
 def _decoded_otherwise(facts: ImplementationFacts) -> str:
@@ -720,8 +480,30 @@ def _copied(facts: ImplementationFacts, decode: ModelAnalysis) -> str:
     return f"{plain_bytes(total)} more are" if total else "more bytes are"
 
 
+def _without_rows(facts: ImplementationFacts) -> Iterator[str]:
+    """Tokens that the configuration names and a table of tokens of its own size has no row for."""
+    text = facts.tree.config.get("text_config")
+    rows = next(
+        (
+            part["vocab_size"]
+            for part in (facts.tree.config, text)
+            if isinstance(part, Mapping) and "vocab_size" in part
+        ),
+        None,
+    )
+    for name, value in facts.tree.config.items():
+        if (
+            re.fullmatch(r"\w*token_(id|index)", name)
+            and isinstance(value, int)
+            and isinstance(rows, int)
+            and value >= rows
+        ):
+            yield f"`{name}` = {value:,} is beyond the {rows:,} rows of `vocab_size`: where that token is looked up in a table of so many, such a prompt does not run as configured."
+
+
 def _left_out(facts: ImplementationFacts) -> Iterator[str]:
     yield from map(in_code, facts.idle)
+    yield from _without_rows(facts)
     if told := _unbuilt(facts):
         yield told
     if told := _decoded_otherwise(facts):

@@ -15,11 +15,11 @@ from opscope_tools.report import scan
 from opscope_tools.report.attending import attending, heads_by_class, keeps_cache
 from opscope_tools.report.facts import Figures, ImplementationFacts, short
 from opscope_tools.report.given import configuration_given
+from opscope_tools.report.glance import times_said
 from opscope_tools.report.outline import Section, anchor
 from opscope_tools.report.overview import ran_in, swappable
 from opscope_tools.report.quotes import joined
 from opscope_tools.report.reference import fused_operators
-from opscope_tools.report.story import times_said
 from opscope_tools.report.tasks import tasks
 
 __all__ = ["summarise"]
