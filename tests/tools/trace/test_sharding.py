@@ -320,3 +320,19 @@ def test_a_prompt_is_split_as_a_step_is(context: ToolContext, model_type: str) -
     both = told["prefill"].keys() & told["decode"].keys()
     assert {path: told["prefill"][path] for path in both} == {path: told["decode"][path] for path in both}
     assert len(both) > 3
+
+
+@pytest.mark.parametrize(
+    ("model_type", "heads"),
+    [("siglip", ["text_model.head"]), pytest.param("clip", ["visual_projection", "text_projection"], marks=pytest.mark.slow)],
+)  # fmt: skip
+def test_only_what_is_made_in_parts_is_gathered(context: ToolContext, model_type: str, heads: list[str]) -> None:
+    """A projection that is returned, and whose norm is of all its columns; what comes of two whole activations is whole."""
+    found = find(CostArguments(target=model_type, phase="prefill"), context)
+    told, ops = shards(found.tree, found.call), {op.order: op for op in found.tree.trace.ops}
+    gathered = [ops[one.made] for one in told.exchanges if one.kind == "all_gather"]
+    assert [found.tree.pattern(found.tree.trace.calls[op.call]) for op in gathered] == heads
+    assert [told.split[op.order] for op in gathered] == ["column"] * len(heads)
+    last = [op for op in ops.values() if op.order > gathered[-1].order]
+    assert any(op.matmul_flops != "0" for op in last)
+    assert not {op.order for op in last} & told.split.keys()

@@ -173,8 +173,13 @@ class _Walk:
         if reached and alone and not all(self._may_split(index, self._rows(op)) for index in op.writes):
             self.means |= means  # a norm of all heads together: ranks tell one another the sums of squares
             self.may.clear()
-        if all(self._may_split(index, self._rows(op)) for index in op.writes):
+        apart = all(self._may_split(index, self._rows(op)) for index in op.writes)
+        if apart or all(self.tensors[index].kind == "output" for index in op.writes):
             self._mark(op, "column", "split")
+            if not apart:  # it is returned, so that what reads it has the whole that is returned
+                for index in op.writes:
+                    self._exchange("all_gather", index, op.order)
+                    self.states[index] = "whole"
             if reached and {place for place, _ in reached} <= {1, 2}:
                 self.result.of_keys[op.order] = f"({op.outputs[0].shape[-1]}) / ({next(iter(reached))[1]})"
 
@@ -242,19 +247,20 @@ class _Walk:
     def _may_split(self, index: int, rows: float) -> bool:
         """Whether everything that reads the tensor, of so many rows, may do so by columns or heads."""
         tensor = self.tensors[index]
-        if tensor.kind in ("cache", "output"):
+        if tensor.kind == "cache":
             return True
         key = (index, rows)
         if key not in self.may:
             self.may[key] = True  # what leads back to itself is decided by the others
             readers = self.readers.get(index, [])
-            self.may[key] = bool(readers) and all(self._accepts(op, rows) for op in readers)
+            used = bool(readers) or tensor.kind == "output"
+            self.may[key] = used and all(self._accepts(op, rows) for op in readers)
         return self.may[key]
 
     def _accepts(self, op: OpRecord, rows: float) -> bool:
         if op.operator == ATTENTION or self._mixes(op):
             return True
-        if op.operator in GROUPED:
+        if op.operator in GROUPED or (op.operator == "aten.mm" and len(op.reads) > 1):  # of two matrices of activations
             return False
         if self._reduces(op) and self._counts(op) <= rows:
             return op.order in self.means
@@ -272,7 +278,8 @@ class _Walk:
         made = max((self._elements(o.shape) for o in op.outputs), default=0.0)
         given = max((self._elements(i.shape) for i in op.inputs), default=0.0)
         return op.operator in _ROWWISE or (
-            op.operator in {"aten.mean", "aten.sum", "aten.amax", "aten.var"} and made < given
+            op.operator in {"aten.mean", "aten.sum", "aten.amax", "aten.var", "aten.linalg_vector_norm"}
+            and made < given
         )
 
     def _counts(self, op: OpRecord) -> float:
