@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -246,6 +248,38 @@ def test_plans_name_what_a_split_communicates(context: ToolContext) -> None:
     sizes = {"batch_size": 1, "seq_len": 8, "hidden_size": 64, "a_bytes": 2, "num_layers": 4}
     assert {evaluate(c.bytes, sizes) for c in rows} == {8 * 64 * 2}
     assert {evaluate(c.calls, sizes) for c in rows} == {1, 4}  # the table of tokens, and each layer
+
+
+#: alone, with experts, as parts of models of pictures and sounds, and as an encoder beside a decoder
+WITH_PLANS = [
+    "paligemma", "llava", "llama", "qwen2_audio", "qwen2_5_vl", "phi3", "t5gemma", "gemma3", "idefics3", "qwen3_moe", "internvl", "gpt_neox",
+    "deepseek_v3",
+]  # fmt: skip
+
+
+def built(model_type: str, class_name: str) -> Any:
+    """The model without memory for its weights."""
+    import torch
+    from transformers import CONFIG_MAPPING
+
+    module, _, name = class_name.rpartition(".")
+    with torch.device("meta"):
+        return getattr(importlib.import_module(module), name)(CONFIG_MAPPING[model_type]())
+
+
+@pytest.mark.parametrize("model_type", sampled(WITH_PLANS))
+def test_the_plan_is_that_of_the_built_model(context: ToolContext, model_type: str) -> None:
+    """As transformers puts it together from the model's configurations: `tp_plan` of the model, for what of it is there."""
+    found = flow(context, model_type, phase="prefill")
+    model = built(model_type, found.document.class_name)
+    parts = {re.sub(r"\.\d+(?=\.)", ".*", part) for part, _ in (*model.named_modules(), *model.named_parameters())}
+    told = [
+        row for row in found.communication if row.when == "when the tp plan is applied" and "pass" not in row.primitive
+    ]
+    pairs = [re.findall("`([^`]+)`", row.what) for row in told]
+    ours = {part: style for pattern, style in pairs for part in parts if f".{part}".endswith(f".{pattern}")}
+    assert ours == {part: style for part, style in model.tp_plan.items() if part in parts}
+    assert len(ours) > 4
 
 
 def test_experts_on_several_ranks_exchange_the_rows_of_their_tokens(context: ToolContext) -> None:

@@ -90,7 +90,7 @@ _ROOT = "which a rank then keeps whole, as `fully_shard` does by default with a 
 #: as many modules of a plan are named, of more their number is
 _NAMED = 1
 #: the class that reads plans, and from which its models derive
-_MODEL = "PreTrainedModel"
+_MODEL, _PREFIX = "PreTrainedModel", "base_model_prefix"
 #: where transformers adds the table of tokens to a plan, and the words that do
 _ADDS_TABLE = ("transformers/distributed/mixin.py", '"embed_tokens": "embedding_rowwise"')
 
@@ -138,6 +138,11 @@ class Split:
         return found or None
 
     @cached_property
+    def prefix(self) -> str | None:
+        """What a model of transformers calls the model that it puts a head on; None where its class says nothing of one."""
+        return scan.declared_text(self.reader, locate(self.reader, self.tree.model_class), _PREFIX)
+
+    @cached_property
     def files(self) -> tuple[str, ...]:
         """The file of what is split, then those of its package that define the modules with weights that ran."""
         package, held = self.document.file.partition("/")[0], with_weights(self.tree)
@@ -160,7 +165,8 @@ def _plans(split: Split) -> list[scan.Plan]:
         if found or (path, span) != split.config_location:  # made for every model: what of it is one of this
             here = [p for p in declared if p.entries and (not split.document.instance or _present(split, p))]
             declared = [p for p in declared if p.takes_back or p in here]
-        found += [_with_table(split, plan) for plan in declared]
+        base = split.prefix if split.prefix and modules_at(split.tree.tree, split.prefix) else ""
+        found += [_with_table(split, plan, base) for plan in declared]
     for name in sorted(scopes(split.document) | {short(split.tree.model_class)}):
         found += [plan for file in split.files for plan in scan.plans(split.reader, file, name)]
     found += _of_parts(split, {plan.declared.pointer for plan in found})
@@ -174,17 +180,22 @@ def _of_parts(split: Split, known: Collection[str]) -> Iterator[scan.Plan]:
         for held, span in _configuration_of(split, path):
             for plan in scan.plans(split.reader, held, span.name):
                 nearest.setdefault(plan.declared.name, plan)
-        for plan in nearest.values():
+        for declared in nearest.values():
+            plan = _with_table(split, declared, path)
             placed = replace(plan, entries=tuple(replace(e, name=f"{path}.{e.name}") for e in plan.entries))
             if plan.declared.pointer not in known and not plan.takes_back and _present(split, placed):
                 yield placed
 
 
 def _configuration_of(split: Split, path: str) -> list[tuple[str, Span]]:
-    """The class of configuration that the model at a path names, with those that it derives from; [] where that is the whole model's."""
+    """The class of configuration of the model at a path, with those that it derives from: what the model names, or where that is the whole
+    model's what that holds under the model's name; [] where it holds none."""
     for place in split.lineage(path):
         if (named := scan.configuration(split.reader, *place)) is not None:
-            return [] if named in split.config_lineage else scan.lineage(split.reader, named)
+            inner = (
+                scan.annotated(split.reader, named, path.rpartition(".")[2]) if named in split.config_lineage else named
+            )
+            return scan.lineage(split.reader, inner)
     return []
 
 
@@ -205,10 +216,10 @@ def _paths(split: Split, pattern: str) -> list[str]:
     return [path for path, end in found if models is None or f".{path}".removesuffix(end)[1:] in models]
 
 
-def _with_table(split: Split, plan: scan.Plan) -> scan.Plan:
-    """A tensor-parallel plan with the table of tokens, which transformers adds to each that has no entry for it."""
+def _with_table(split: Split, plan: scan.Plan, model: str) -> scan.Plan:
+    """A tensor-parallel plan with the table of tokens of the model at a path, which transformers adds where the plan has no entry for it."""
     names = {entry.name for entry in plan.entries}
-    tables = any(node.name == "embed_tokens" for node in _nodes(split.tree.tree))
+    tables = any(node.weights for node, _ in modules_at(split.tree.tree, f"{model}.embed_tokens".strip(".")))
     if plan.kind != "tp" or not names or "embed_tokens" in names or not tables:
         return plan
     lines = enumerate(split.reader.lines(_ADDS_TABLE[0]) or (), 1)

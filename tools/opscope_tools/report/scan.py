@@ -17,7 +17,7 @@ from opscope_tools.report.sources import SourceReader, Span
 from opscope_tools.source.python.decorators import swaps_kernels
 
 __all__ = [
-    "Hit", "Method", "Plan", "Unbuilt", "asked_beside", "bases", "by_layer", "called_within", "calls_in", "capabilities", "code_lines", "configuration", "decorators", "functions_named",
+    "Hit", "Method", "Plan", "Unbuilt", "annotated", "asked_beside", "bases", "by_layer", "called_within", "calls_in", "capabilities", "code_lines", "configuration", "declared_text", "decorators", "functions_named",
     "in_condition", "lineage", "matching_lines", "methods", "plans", "unbuilt",
 ]  # fmt: skip
 
@@ -184,6 +184,31 @@ def configuration(reader: SourceReader, path: str, span: Span) -> tuple[str, Spa
             return meant(reader, path, ast.unparse(node.annotation).strip("'\""))
         if isinstance(node, ast.Assign) and [ast.unparse(t) for t in node.targets] == ["config_class"]:
             return meant(reader, path, ast.unparse(node.value).strip("'\""))
+    return None
+
+
+def annotated(reader: SourceReader, place: tuple[str, Span], name: str) -> tuple[str, Span] | None:
+    """The class that a class says one of its fields is, the first of several that are found."""
+    path, span = place
+    for node in span.node.body:
+        if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == name:
+            named = (meant(reader, path, part.strip()) for part in ast.unparse(node.annotation).strip("'\"").split("|"))
+            return next((found for found in named if found is not None), None)
+    return None
+
+
+def declared_text(reader: SourceReader, place: tuple[str, Span] | None, name: str) -> str | None:
+    """The string that a class, or the nearest that it derives from, binds a name to; None where none of them does."""
+    for _, span in lineage(reader, place):
+        for node in span.node.body:
+            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            value = getattr(node, "value", None)
+            if (
+                isinstance(value, ast.Constant)
+                and isinstance(value.value, str)
+                and name in [getattr(t, "id", "") for t in targets]
+            ):
+                return value.value
     return None
 
 
