@@ -111,6 +111,39 @@ def test_what_is_added_to_a_plan_has_its_own_line(facts: ImplementationFacts, tm
 
 
 @pytest.mark.parametrize(
+    ("first", "said"),
+    [
+        (
+            "stage = None",
+            "`apply_pipeline_parallelism` (AT) takes `toy.layers`, which this model does not have; searched",
+        ),
+        ("plan = model.pp_plan", "searched"),  # it goes by what is declared
+    ],
+)
+def test_stages_are_told_of_a_library_that_goes_by_no_plan(
+    facts: ImplementationFacts, tmp_path: Path, first: str, said: str
+) -> None:
+    lines(facts, tmp_path / "src", {})
+    file = tmp_path / "src" / "transformers/distributed/pipeline_parallel.py"
+    file.write_text(f"""def apply_pipeline_parallelism(model, mesh):
+    {first}
+    base = getattr(model, model.base_model_prefix)
+    layers = base.layers
+    split(len(layers))
+""")
+    modeling = tmp_path / "src" / toy.FILE
+    heads = "(PreTrainedModel):\n    base_model_prefix = 'toy'\n    _supports"
+    modeling.write_text(modeling.read_text().replace("(PreTrainedModel):\n    _supports", heads))
+    held = next(iter(facts.reader.repositories)).model_copy(
+        update={"root": tmp_path / "src", "packages": ("toyland", "transformers")}
+    )
+    split = Split.of(replace(facts, reader=SourceReader([held])))
+    (line,) = [one for one in parallelism_lines(split) if one.startswith("**Pipeline")]
+    at = f"`{file.relative_to(tmp_path / 'src')}:4`"
+    assert f"None declared: {said.replace('AT', at)}" in line
+
+
+@pytest.mark.parametrize(
     ("width", "heads", "said"),
     [
         ("{num_kv_heads} * 3", (4, 4), "`{num_kv_heads}`, 4 in `layers.*.attention.qkv_proj`"),

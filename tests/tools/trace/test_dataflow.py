@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -280,6 +281,46 @@ def test_the_plan_is_that_of_the_built_model(context: ToolContext, model_type: s
     ours = {part: style for pattern, style in pairs for part in parts if f".{part}".endswith(f".{pattern}")}
     assert ours == {part: style for part, style in model.tp_plan.items() if part in parts}
     assert len(ours) > 4
+
+
+@pytest.mark.parametrize("model_type", sampled(["gpt_neox", "llama", "gpt2", "paligemma", "mamba", "siglip", "gemma2"]))
+def test_stages_are_told_as_the_library_cuts_the_built_model(
+    context: ToolContext, model_type: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own function is run, for the second of three stages, which have no lists of layers but that of the model below the head."""
+    import torch.distributed
+    from transformers.distributed.pipeline_parallel import apply_pipeline_parallelism
+
+    found = flow(context, model_type, phase="prefill")
+    model = built(model_type, found.document.class_name)
+    before, mesh = (
+        dict(model.named_modules()),
+        SimpleNamespace(get_local_rank=lambda: 1, size=lambda: 3, get_group=lambda: None),
+    )
+    monkeypatch.setattr(torch.distributed, "get_backend", lambda _: "nccl")
+    try:
+        cuts = apply_pipeline_parallelism(model, mesh) is model
+    except AttributeError:
+        cuts = False
+    (pipeline,) = [one for one in found.parallelism if one.kind == "pipeline"]
+    said = next((place.text for place in pipeline.places), pipeline.searched).partition("; searched")[0]
+    assert ("` by the number of layers" in said, "which this model does not have" in said) == (cuts, not cuts)
+    added = {name for name, _ in model.named_modules() if name not in before}
+    assert set(re.findall("`([^`]+)`", said.partition("in place of")[2])) == added
+    assert pipeline.found == bool(model.pp_plan)
+    for place in pipeline.places[:1]:
+        _, file = context.workspace.resolve_inside(place.file)
+        assert ("def apply_pipeline_parallelism" if cuts else ".layers") in file.read_text().split("\n")[place.line - 1]
+    sent = {row.primitive.split()[0]: row for row in found.communication if "into stages" in row.when}
+    if not (cuts and pipeline.found):
+        assert not sent
+        return
+    sizes = {variable.name: variable.default for variable in found.document.variables if variable.default is not None}
+    sizes |= {"batch_size": 2, "seq_len": 8, "a_bytes": 2}
+    widths = {"send": model.config.hidden_size, "broadcast": model.config.vocab_size}
+    assert {kind: evaluate(row.bytes, sizes) for kind, row in sent.items()} == {
+        kind: 2 * 8 * width * 2 for kind, width in widths.items()
+    }
 
 
 def test_experts_on_several_ranks_exchange_the_rows_of_their_tokens(context: ToolContext) -> None:

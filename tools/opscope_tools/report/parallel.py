@@ -26,6 +26,7 @@ from opscope_tools.report.facts import ImplementationFacts, locate, short
 from opscope_tools.report.memory import tensor_bytes
 from opscope_tools.report.nodes import modules_at, tied_modules, with_weights
 from opscope_tools.report.overview import scopes
+from opscope_tools.report.pipeline import Stages, stages
 from opscope_tools.report.quotes import joined
 from opscope_tools.report.sources import SourceReader, Span
 from opscope_tools.source.python.imports import chain, heads
@@ -87,6 +88,7 @@ _KEPT, _NORM = "keep_full_weight", re.compile(r"`(?:[\w.*]+\.)?norm`")
 #: what PyTorch's `fully_shard` does by default with the module that holds all others
 _TIED = "gathered once where it is tied before the plan is applied, else as often as modules hold it"
 _ROOT = "which a rank then keeps whole, as `fully_shard` does by default with a root"
+_UNRECORDED = "not analysed: the trace records no output tensor here"
 #: as many modules of a plan are named, of more their number is
 _NAMED = 1
 #: the class that reads plans, and from which its models derive
@@ -141,6 +143,11 @@ class Split:
     def prefix(self) -> str | None:
         """What a model of transformers calls the model that it puts a head on; None where its class says nothing of one."""
         return scan.declared_text(self.reader, locate(self.reader, self.tree.model_class), _PREFIX)
+
+    @cached_property
+    def stages(self) -> Stages | None:
+        """How the library cuts the model into stages; None of a part of one."""
+        return None if self.document.instance else stages(self.reader, self.tree.tree, self.prefix)
 
     @cached_property
     def files(self) -> tuple[str, ...]:
@@ -251,10 +258,19 @@ def strategies(split: Split) -> tuple[Strategy, ...]:
         held = [(plan, names) for plan, names in own if names or split.document.instance or not plan.entries]
         places = [_declares(plan, names) for plan, names in held]
         places += [Place(file=hit.path, line=hit.line, text=f"`{hit.name}`") for hit in calls]
-        searched = "".join(f"{_nothing(plan)}; " for plan, names in own if (plan, names) not in held)
+        library = _by_library(split) if kind == "pipeline" else []
+        places = [*library, *places] if places else []
+        searched = "".join(f"{_said(place)}; " for place in library)
+        searched += "".join(f"{_nothing(plan)}; " for plan, names in own if (plan, names) not in held)
         searched += f"searched the code of {_searched(split)} for an attribute that ends in `_{declared}_plan`, and for `{_words(pattern)}`"
         found.append(Strategy(kind=kind, found=bool(places), places=tuple(places), searched="" if places else searched))
     return tuple(found)
+
+
+def _by_library(split: Split) -> list[Place]:
+    """The function that cuts models into stages, with what it does to this one."""
+    how = split.stages
+    return [] if how is None else [Place(file=how.by.path, line=how.by.line, text=how.said)]
 
 
 def parallelism_lines(split: Split) -> list[str]:
@@ -264,12 +280,7 @@ def parallelism_lines(split: Split) -> list[str]:
     for strategy in strategies(split):
         title = f"**{strategy.kind.capitalize()} Parallelism:**"
         if strategy.found:
-            alone = _alone(split, plans[strategy.kind], strategy)
-            everywhere = not any(place.file in _files(split) for place in strategy.places)
-            said = f"Of {alone} alone" * bool(alone)
-            if everywhere:
-                said += ", as the library does it for every model" if said else "As the library does it for every model"
-            said = said or "Yes"
+            said = _lead(split, plans[strategy.kind], strategy)
             reach = _reach(split) if strategy.kind == "tensor" else ""
             lines.append(f"{title} {said}; {'; '.join(_said(place) for place in strategy.places)}.{reach}")
         else:
@@ -280,6 +291,19 @@ def parallelism_lines(split: Split) -> list[str]:
             )
             lines.append(f"{title} {none}: {strategy.searched}.")
     return lines
+
+
+def _lead(split: Split, kind: str, strategy: Strategy) -> str:
+    """Whether it is of this model, of a part of it alone, or of every model."""
+    if strategy.kind == "pipeline" and split.stages is not None:
+        return "Yes" if split.stages.cut else "Declared, but the library cannot do it"
+    alone = _alone(split, kind, strategy)
+    inside = [place[0] for path in split.models or () for place in _configuration_of(split, path)[:1]]
+    everywhere = not any(place.file in [*_files(split), *inside] for place in strategy.places)
+    said = f"Of {alone} alone" * bool(alone)
+    if everywhere:
+        said += ", as the library does it for every model" if said else "As the library does it for every model"
+    return said or "Yes"
 
 
 def _has_experts(split: Split) -> bool:
@@ -360,7 +384,32 @@ def communications(split: Split) -> tuple[Communication, ...]:
             ]
         elif plan.kind == "fsdp":
             gathered += _gathered(split, plan)
-    return (*rows, *_as_wrapped(split, gathered))
+    return (*rows, *_as_wrapped(split, gathered), *_between_stages(split))
+
+
+def _between_stages(split: Split) -> Iterator[Communication]:
+    """What stages send where a plan is declared and the library cuts the model: what layers give, and the head's result."""
+    how = split.stages
+    if how is None or not how.cut or not any(plan.kind == "pp" for plan in _plans(split)):
+        return
+    handed = (
+        split.prefix or "",
+        f"`{how.layers}` cut into stages",
+        "send and recv, between each two stages, of what the last layer gives",
+        how.hands_on,
+    )
+    told = (
+        (head, f"`{head}` of the last stage", "broadcast of its output to every stage", how.tells_all)
+        for head in how.heads
+    )
+    for path, what, primitive, call in (handed, *told):
+        if call is not None and path in split.modules:
+            outputs = split.modules[path][0].outputs
+            yield Communication(
+                what=what, primitive=primitive, when=f"when the library cuts the model into stages, by `{call.name}`",
+                file=call.path, line=call.line, bytes=str(tensor_bytes(outputs[0], split.document.dtype)) if outputs else "",
+                calls="1" if outputs else "", note="" if outputs else _UNRECORDED,
+            )  # fmt: skip
 
 
 def _as_wrapped(split: Split, gathered: Sequence[_Gathered]) -> Iterator[Communication]:
@@ -518,7 +567,9 @@ def _row(split: Split, alike: Sequence[Communication]) -> tuple[str, str, str, s
         ]
         sizes = "; ".join(f"{each.what.partition(' split as ')[0]} {_size(split, each)}" for each in alike)
         return "; ".join(told), first.primitive, first.when, sizes
-    split_as = "; ".join(f"{', '.join(at)} split as {style}" for style, at in styles.items())
+    split_as = "; ".join(
+        f"{', '.join(at)} split as {style}" if style else ", ".join(at) for style, at in styles.items()
+    )
     each_of = "each " if len(alike) > 1 and first.bytes not in ("", "0") else ""
     return split_as, first.primitive, f"{first.when} ({pointers})", f"{each_of}{_size(split, first)}"
 
@@ -677,7 +728,7 @@ def _communicated(
         return "none", "the output stays where it is computed", None
     said = f"{collective} of its output{_registered(split, entry.text)}"
     if not call.outputs:
-        return said, "not analysed: the trace records no output tensor here", None
+        return said, _UNRECORDED, None
     return said, "", call
 
 
