@@ -197,10 +197,10 @@ def walked(document: Any, filling: Any, config: Any, values: Mapping[str, Ration
 # ---------------------------------------------------------------- points
 
 
-def points(document: Any, draw: random.Random, count: int) -> Iterator[dict[str, int]]:
-    """Values for the document's symbols: run-time sizes at random, config sizes at multiples of their defaults."""
+def points(document: Any, draw: random.Random, count: int, run: dict[str, int]) -> Iterator[dict[str, int]]:
+    """Values for the document's symbols: run-time sizes as given, else at random, config sizes at multiples of their defaults."""
     for turn in range(count):
-        chosen = {name: draw.randint(2, 7) for name in _RUN}
+        chosen = {name: draw.randint(2, 7) for name in _RUN} | run
         if turn % 2 == 0:  # every other keeps the config
             for v in document.variables:
                 if v.config_key and v.kind == "symbol" and v.default and draw.random() < 0.5:
@@ -240,8 +240,16 @@ def _whole(values: Mapping[str, int | Fraction]) -> dict[str, int]:
     return {name: int(value) for name, value in values.items()}
 
 
-def compare(model_type: str, phase: Any, context: ToolContext, *, count: int = 2, tries: int = 4) -> Outcome:
-    """Formulas of one type and phase against `count` concrete runs."""
+def compare(
+    model_type: str,
+    phase: Any,
+    context: ToolContext,
+    *,
+    count: int = 2,
+    tries: int = 4,
+    run: dict[str, int] | None = None,
+) -> Outcome:
+    """Formulas of one type and phase against `count` concrete runs, with the sizes of the call that are given."""
     draw, outcome = random.Random(f"{model_type} {phase}"), Outcome(model_type, phase)
     base = overrides(model_type)
     config_class = configuration_auto.CONFIG_MAPPING[model_type]
@@ -272,7 +280,7 @@ def compare(model_type: str, phase: Any, context: ToolContext, *, count: int = 2
         config_class = own  # a model of the text alone is made from that part of the config
     outcome.traced = document.phase
     outcome.kinds, outcome.not_counted = {v.name: v.kind for v in document.variables}, document.not_counted
-    for given in points(document, draw, count * tries):
+    for given in points(document, draw, count * tries, run or {}):
         if outcome.points == count:
             break
         fields = {v.name: v.config_key for v in document.variables if v.config_key and v.name in given}

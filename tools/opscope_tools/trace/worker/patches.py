@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 from opscope_schemas.notes import UNPADDED
+from torch._subclasses import fake_impls
 from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
@@ -348,6 +349,47 @@ def as_in_inference() -> Iterator[None]:
     finally:
         for module, real in saved:
             module.is_tracing = real
+
+
+def _of_one(size: Any) -> bool:
+    return type(size) is int and size == 1
+
+
+def _viewed(rule: Callable[..., Any], mode: Any, operator: Any, tensor: Any, *shape: Any, **options: Any) -> Any:
+    """A view by torch's rule for fake tensors, where dimensions of one have the strides that a view of data gives them.
+
+    From the right, as ATen's computeStride: the last keeps the tensor's last stride, others go over all that stands right of them.
+    """
+    view = rule(mode, operator, tensor, *shape, **options)
+    sizes, strides = view.shape, list(view.stride())
+    if not any(map(_of_one, sizes)) or any(type(size) is int and size == 0 for size in sizes):
+        return view
+    for dim in reversed(range(len(sizes))):
+        if not _of_one(sizes[dim]):
+            continue
+        if dim + 1 < len(sizes):
+            strides[dim] = sizes[dim + 1] * strides[dim + 1]
+        else:
+            strides[dim] = tensor.stride(-1) if tensor.dim() else 1
+    return view.as_strided(sizes, strides)
+
+
+@contextlib.contextmanager
+def strides_of_views() -> Iterator[None]:
+    """Views have the strides of real ones, by which torch chooses layouts and so kernels: of a convolution, say.
+
+    Where torch has no rule of its own for views of fake tensors, they go through ATen's.
+    """
+    rules, views = (
+        fake_impls.op_implementations_dict,
+        (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default),
+    )
+    saved = {operator: rules[operator] for operator in views if operator in rules}
+    rules.update({operator: functools.partial(_viewed, rule) for operator, rule in saved.items()})
+    try:
+        yield
+    finally:
+        rules.update(saved)
 
 
 #: ways of resampling that are one operator each

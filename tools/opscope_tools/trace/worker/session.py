@@ -219,6 +219,7 @@ class Session:
                 patches.symbolic_numbers(parts),
                 patches.no_initialisation(),
                 patches.conversions(),
+                patches.strides_of_views(),
                 absent.counted(own=parts[0] if self.request.fused else ""),
             ):
                 layers = shared(self.model_class, self.config, wanted=self.share)
