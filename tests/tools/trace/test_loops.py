@@ -14,6 +14,7 @@ from typing import Any
 import own_modules
 import pytest
 import torch
+import transformers
 from cost_walk import walked
 from opscope_schemas.formula import evaluate, holds
 from opscope_tools.costing.arguments import CostArguments, model_spec, running
@@ -270,3 +271,20 @@ def test_what_only_fills_a_cache_in_a_loop_leaves_the_caches_length_a_symbol(mod
     found = count_flops(asked, context).document
     assert {v.kind for v in found.variables if v.name == "cache_len"} <= {"symbol"}
     assert not any("{cache_len} ==" in condition for condition in found.conditions)
+
+
+def test_a_loop_whose_first_steps_decide_that_one_sequence_is_one_stands_for_all_its_steps(
+    context: ToolContext,
+) -> None:
+    """In whatever way the pass is run: its sizes symbols decided there, or numbers. The reference is the model itself on real tensors."""
+    config = {"hidden_size": 32, "attention_hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 99, "intermediate_size": 40}  # fmt: skip
+    hints = {"batch_size": 1, "seq_len": 150}
+    spec = model_spec(context.workspace, "rwkv", config)
+    tree = tracer_of(context.workspace).trace(TraceRequest(model=spec, fit=False, hints=hints), running(context))
+    model = transformers.RwkvForCausalLM(transformers.RwkvConfig(**config)).to(torch.bfloat16).eval()
+    with torch.no_grad():
+        run = walked(partial(model, torch.ones(1, 150, dtype=torch.int64), use_cache=True))
+    values = {**tree.trace.point, **hints, "w_bytes": 2, "a_bytes": 2}
+    totals = module_analysis(tree, tree.trace.calls[0]).totals
+    assert [evaluate(t, values) for t in (totals.matmul_flops, totals.flops)] == [run.products, run.flops]
+    assert len(tree.trace.ops) < 4 * 150

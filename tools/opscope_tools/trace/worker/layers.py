@@ -99,7 +99,7 @@ class ModuleSession(Session):
             self.dtype,
             fold=self.fold,
             training=self.training,
-            plain=self.request.plain and not self.data,
+            plain=self.level == "none" and not self.data,
             valued=self.data == "real",
         )
         switches = plain(self.model.forward)

@@ -27,8 +27,9 @@ from opscope_tools.trace.variables import RUNTIME
 from opscope_tools.trace.worker.frames import names_in
 from opscope_tools.trace.worker.recorder import CallEvent, OpEvent, Parts, Recorder, active_recorder
 
-#: how many steps run: the first may differ (it finds no state), two more must be alike
-STEPS = 3
+#: how many steps run, at least and at most: the first may differ (it finds no state), and the next (it decides that a size is 1),
+#: two more must be alike
+STEPS, _MOST = 3, 5
 #: up to so many steps all run where sizes are plain numbers
 LONG = 64
 
@@ -40,7 +41,7 @@ def symbolic_range(*bounds: Any) -> Any:
 
 
 def _long(stop: Any) -> bool:
-    """Whether a pass on plain numbers folds a loop of as many steps: it generalises nothing, and alike steps say it all."""
+    """Whether a pass on plain numbers folds a loop of as many steps: alike steps say it all."""
     recorder = active_recorder()
     return type(stop) is builtins.int and stop > LONG and recorder is not None and recorder.plain
 
@@ -99,11 +100,12 @@ def _number(count: Any) -> int:
 
 def _steps(loop: _Loop, start: int) -> Iterator[int]:
     loop.step()
-    for index in builtins.range(STEPS):
-        yield start + index
+    for run in builtins.range(1, min(_MOST, _number(loop.count) - 1) + 1):
+        yield start + run - 1
         loop.step()
-    if not loop.folded():
-        yield from builtins.range(start + STEPS, start + builtins.int(loop.count))
+        if run >= STEPS and loop.folded():
+            return
+    yield from builtins.range(start + run, start + builtins.int(loop.count))
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,7 @@ class _Loop:
         self._frame, self._source, self._recorder = frame, source, recorder
         self._lists = list({id(value): value for value in names_in(frame).values() if type(value) is list}.values())
         self._marks: list[_Mark] = []
-        #: which step stands for the others: the second where the first one differs
+        #: which step stands for the others: the first of those that are alike
         self._first = 0
 
     def step(self) -> None:
@@ -157,7 +159,9 @@ class _Loop:
         said = [_as_said(ops, calls, mark) for (ops, calls), mark in zip(steps, marks, strict=False)]
         if said[-1] != said[-2]:
             return False
-        self._first = 0 if said[0] == said[1] else 1
+        self._first = next(n for n, one in enumerate(said) if all(other == one for other in said[n:]))
+        if self._first > 1 and not self.count > self._first:  # asked of the symbol: fewer steps are not told
+            return False
         made = self._fold(steps)
         with self._recorder.paused():
             self._fill(made)
@@ -214,7 +218,7 @@ class _Loop:
                 continue
             *first, last = whole[begun:]
             recorder.flow.times(last, self._times, made)
-            left = [_alike(recorder, last) for _ in range(_number(self.count) - STEPS)]
+            left = [_alike(recorder, last) for _ in range(_number(self.count) - len(self._marks) + 1)]
             recorder.leave_out(left, self.count)
             whole[begun:] = [*first, *left, last]
             recorder.parts[id(whole[begun])] = Parts(tuple(map(weakref.ref, whole[begun:])), self.count)

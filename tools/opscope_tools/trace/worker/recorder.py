@@ -205,7 +205,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         plain: bool = False,
         valued: bool = False,
     ) -> None:
-        """`plain`: sizes are numbers, of which nothing is generalised. `valued`: tensors have values, by which what runs is decided."""
+        """`plain`: sizes are numbers. `valued`: tensors have values, by which what runs is decided."""
         super().__init__()
         self.routing = Routing(symbols.formula, wanted=not (training or valued))
         self.plain = plain

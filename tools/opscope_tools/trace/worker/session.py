@@ -356,7 +356,7 @@ class Session:
             fold=self.fold,
             stored=self.stored,
             training=self.training,
-            plain=self.request.plain and not self.data,
+            plain=self.level == "none" and not self.data,
             valued=self.data == "real",
         )
         self.symbols.env.where = recorder.running
