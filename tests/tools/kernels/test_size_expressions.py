@@ -26,6 +26,7 @@ from opscope_tools.kernels.values.expressions import (
     render,
 )  # fmt: skip
 from opscope_tools.kernels.values.notation import Counts, evaluate, names_of, product, read_size
+from opscope_tools.kernels.values.quotients import cut, least, may_be_negative, rounded_down
 
 _QUANTITIES = (leaf("n"), leaf("p.rows->x[3]"), leaf("f(a, b)"), *map(Quantity, ("B", "Traits<1>::kM", "sizeof(T)")))
 #: a size with the value that it should have: a function of what the quantities are
@@ -133,3 +134,49 @@ def test_a_quotient_of_real_numbers_is_rounded_as_it_is_written(text: str, meant
     found = formula_text(text, lambda _: None)
     for n, m in ((1, 3), (96, 32), (97, 5), (100, 7), (1000, 999)):
         assert evaluate(found, {"n": n, "m": m}) == eval(meant, {"n": n, "m": m}), found
+
+
+def quotient(a: int, b: int) -> int:
+    """A quotient as C++ cuts it."""
+    return abs(a) // abs(b) * (1 if a * b >= 0 else -1)
+
+
+_OF_RUN = st.fixed_dictionaries({q.name: st.integers(0 if q.run_time else 1, 40) for q in _QUANTITIES})
+
+
+@settings(max_examples=300)
+@given(_SIZES, _SIZES, _OF_RUN)
+def test_a_size_is_no_less_than_what_is_told_and_its_quotient_is_cut_as_cpp_cuts_it(
+    size: Told, by: Told, at: dict[str, int]
+) -> None:
+    try:
+        value, divisor = size[1](at), by[1](at)
+    except ZeroDivisionError:
+        return
+    low = least(size[0])
+    assert low is None or low <= value
+    for symbol in ("//", "%"):
+        found = cut(symbol, size[0], by[0])
+        assert found is not None or may_be_negative(by[0]) or by[0] == 0
+        if found is not None and divisor:
+            whole = quotient(value, divisor)
+            assert evaluate(render(found), at) == (whole if symbol == "//" else value - whole * divisor)
+            down = evaluate(render(rounded_down(found)), at)
+            assert symbol == "%" or down == evaluate(render(found), at) or (down is not None and down < 0 >= whole)
+
+
+@pytest.mark.parametrize(("text", "meant"), [
+    ("(n - 9) / 4 + 3", "quotient(n - 9, 4) + 3"), ("(n - 1) / 256 + 1", "quotient(n - 1, 256) + 1"), ("(n - m) / m", "quotient(n - m, m)"),
+    ("(n - m) % 4", "n - m - 4 * quotient(n - m, 4)"), ("(n - 9) / -4", "quotient(n - 9, -4)"), ("(2 * n - 9 + 8) / m", "quotient(2 * n - 1, m)"),
+    ("(int)((float)(n - 9) / 4)", "quotient(n - 9, 4)"), ("int((n - 9) / 2) / 2 - n / 3", "quotient(quotient(n - 9, 2), 2) - n // 3"),
+    ("(max(n, m) - 9) / m", "quotient(max(n, m) - 9, m)"), ("floor((float)(n - 9) / m)", "(n - 9) // m"), ("n / (n - m)", "n // (n - m)"),
+])  # fmt: skip
+def test_quotients_of_the_host_are_cut_towards_none_as_cpp_cuts_them(text: str, meant: str) -> None:
+    found = formula_text(text, lambda _: None)
+    for n, m in itertools.product((0, 1, 2, 5, 8, 9, 30), (1, 3, 8)):
+        if n > m or "(n - m)" not in text or "/ (" not in text:  # a divisor is taken to be above none
+            assert evaluate(found, {"n": n, "m": m}) == eval(meant, {"quotient": quotient, "n": n, "m": m}), (
+                found,
+                n,
+                m,
+            )

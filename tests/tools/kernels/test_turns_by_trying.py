@@ -33,7 +33,7 @@ def drawn(dice: random.Random, deep: int = 2) -> str:
 
 def counter(dice: random.Random) -> tuple[Counter, list[Size]]:
     bounds = [read_size(dice.choice(of)) for of in (STARTS, BOUNDS, STEPS)]
-    trips = at_least_none(trip_count(bounds), bounds)
+    trips = at_least_none(trip_count(bounds))
     if dice.random() < 0.2:  # a second bound
         trips = call("min", trips, read_size("{s} + 3"))
     at_once: Size = dice.choice([1, 1, 2, read_size("{s}")])
@@ -105,11 +105,11 @@ def test_turns_are_told_in_short_and_what_is_not_certain_is_not_told(
 ) -> None:
     sizes = [read_size(bound) for bound in bounds]
     start, step = (0, 1) if len(sizes) < 2 else (sizes[0], (*sizes, 1)[2])
-    loop = Counter("k", start, step, at_least_none(trip_count(sizes), sizes))
+    loop = Counter("k", start, step, at_least_none(trip_count(sizes)))
     found = Turns(loop).split(read_size(test))
     assert (None if found is None else render(found[0].count)) == count
 
 
 def test_a_range_that_goes_down_to_a_size_from_none_runs_never() -> None:
     sizes = [read_size(text) for text in ("0", "{n}", "-1")]
-    assert evaluate(render(at_least_none(trip_count(sizes), sizes)), {"n": 4}) == 0
+    assert evaluate(render(at_least_none(trip_count(sizes))), {"n": 4}) == 0

@@ -91,7 +91,7 @@ def persistent(log: Log, grids: Sequence[Launch]) -> Persistent | None:
         whole = all(len(g.dimensions) > axis and _steps_by(g.dimensions[axis], axis, step, bound, log) for g in grids)
         if trip in log.uneven and len(along) == len(beside) == 1 and whole and not varying:
             tiles = read_size(bound)  # where it is less than none, no program runs the loop
-            return Persistent(trip, render(at_least_none(tiles, (tiles,))), next(iter(beside)))
+            return Persistent(trip, render(at_least_none(tiles)), next(iter(beside)))
     return None
 
 

@@ -488,7 +488,7 @@ class Run(Interpreter, Operations, Ways):
         trips = trip_count(bounds) if bounds else None
         if isinstance(trips, Expression):
             trips = self.difference(trips, 0)
-            trips = at_least_none(trips, bounds)
+            trips = at_least_none(trips)
         told = trips is not None and not self.log.changed & set(names_of(trips))
         self.put(Loop, statement, variable=target, text=text, trips=render(trips) if told else "",
                  kind=name if name == "range" else f"T.{name}")  # fmt: skip

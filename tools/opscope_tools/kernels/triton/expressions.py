@@ -20,16 +20,13 @@ from opscope_tools.kernels.triton.operations import Asked, Operation, Operations
 from opscope_tools.kernels.triton.tiles import (
     Value,
     broadcast,
-    called,
     combined,
     compare,
     computed,
-    cut,
     folded,
     literal,
     padded,
     sources_of,
-    towards_none,
 )  # fmt: skip
 from opscope_tools.kernels.values.expressions import (
     COMPARISONS,
@@ -183,7 +180,6 @@ class Expressions(Operations, Ways):
         numbers = [part.number for part in parts if part.shape == () and part.number is not None]
         if len(numbers) < len(parts) or not self.asks_turns(node):
             return None
-        numbers = [towards_none(number) if self.cuts else number for number in numbers]
         asked = [as_test(number) for number in numbers if isinstance(number, Expression)]
         match node:
             case ast.UnaryOp():
@@ -357,7 +353,7 @@ class Expressions(Operations, Ways):
                 return found if plain else self.settled(found)
             case ast.Call(func=func, args=[left, right]) if ast.unparse(func).rpartition(".")[2] == "cdiv":
                 a, b = self.quiet(left, plain), self.quiet(right, plain)
-                return Value(number=called("cdiv", a, b))
+                return Value(number=self.ceiling(a, b))
             case ast.Call(func=func, args=[ast.Constant() as axis]) if ast.unparse(func).rpartition(".")[2] in _IDS:
                 return Value(number=leaf(f"{ast.unparse(func).rpartition('.')[2]}({ast.unparse(axis)})"), ids=True)
             case ast.BinOp(op=op, left=left, right=right):
@@ -448,15 +444,6 @@ class Expressions(Operations, Ways):
             return None
         plain = all(v.number == operand(v.constant) for v in (a, b))
         return literal(made, None if plain else computed(op, a.number, b.number))
-
-    @property
-    def cuts(self) -> bool:
-        """Whether whole quotients are cut towards none, as in Triton and Gluon; cuTile rounds them down."""
-        return self.language is None or self.language.prefix != "ct"
-
-    def made(self, op: ast.operator, a: Size | None, b: Size | None) -> Size | None:
-        """What an operator makes of two scalars of the kernel."""
-        return cut(op, a, b) if self.cuts else computed(op, a, b)
 
     def binary(self, op: ast.operator, a: Value, b: Value, node: ast.AST) -> Value:
         """`a op b`, broadcast; arithmetic on data is put down, arithmetic of addresses is not."""

@@ -41,7 +41,9 @@ from opscope_tools.kernels.triton.tiles import (
     sources_of,
     texts,
 )  # fmt: skip
-from opscope_tools.kernels.values.expressions import leaf
+from opscope_tools.kernels.values.expressions import SYMBOLS, Size, leaf
+from opscope_tools.kernels.values.notation import of_run
+from opscope_tools.kernels.values.quotients import cut, may_be_negative
 from opscope_tools.kernels.values.trips import PER_ELEMENT
 
 #: what these are given is data, whatever it was made from
@@ -123,6 +125,11 @@ class Operations(ABC):
         """How sources spell the language."""
         return "tl" if self.language is None else self.language.prefix
 
+    @property
+    def cuts(self) -> bool:
+        """Whether whole quotients are cut towards none, as in Triton and Gluon; cuTile rounds them down."""
+        return self.prefix != "ct"
+
     def __init__(self, log: Log, file: str, via: str, path: Path, times: Formula, line: int) -> None:
         self.log, self.file, self.via, self.path = log, file, via, path
         #: how often what is met runs in one program, and the line of the innermost loop around it
@@ -139,6 +146,19 @@ class Operations(ABC):
     @abstractmethod
     def quiet(self, node: ast.expr) -> Value:
         """A value without what computing it costs: constants only."""
+
+    def made(self, op: ast.operator, a: Size | None, b: Size | None) -> Size | None:
+        """What an operator makes of two scalars of the kernel: the compiler rounds quotients down, as Python does."""
+        cuts = self.cuts and isinstance(op, ast.FloorDiv | ast.Mod) and (of_run(a) or of_run(b))
+        quotient = cut(SYMBOLS[type(op)], a, b) if cuts and a is not None and b is not None else None
+        return computed(op, a, b) if quotient is None else quotient
+
+    def ceiling(self, a: Value, b: Value) -> Size | None:
+        """`cdiv` of two scalars: the quotient that it is written with, cut as others are."""
+        if not self.cuts or not of_run(a.number) or not may_be_negative(a.number or 0):
+            return called("cdiv", a, b)
+        more = computed(ast.Sub(), b.number, 1)
+        return self.made(ast.FloorDiv(), computed(ast.Add(), a.number, more), b.number)
 
     def operate(self, op: Operation) -> Value:
         """The result of an operation of the language; one whose arguments are not those that it has is in no figure."""
@@ -249,7 +269,7 @@ class Operations(ABC):
         """`tl.cdiv`: of scalars, with its text, which sizes are told by."""
         a, b = (self.value(x) for x in op.arguments[:2])
         shape = broadcast([a, b])
-        number = called("cdiv", a, b) if shape == () else None
+        number = self.ceiling(a, b) if shape == () else None
         return Value(shape, number, sources=a.sources | b.sources, strides=(None,) * len(shape or ()))
 
     def op_arange(self, op: Operation) -> Value:

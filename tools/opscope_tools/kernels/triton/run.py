@@ -28,12 +28,12 @@ from opscope_tools.kernels.triton.definitions import FunctionNode, dotted_name
 from opscope_tools.kernels.triton.expressions import Expressions, Surroundings
 from opscope_tools.kernels.triton.operations import Asked, Language, Operation, clip
 from opscope_tools.kernels.triton.parameters import parameters
-from opscope_tools.kernels.triton.tiles import Value, literal, texts, towards_none
+from opscope_tools.kernels.triton.tiles import Value, literal, texts
 from opscope_tools.kernels.values.conditions import canonical
 from opscope_tools.kernels.values.expressions import SYMBOLS, Quantity, Size, leaf, negative, render, settled
 from opscope_tools.kernels.values.expressions import call as call_of
 from opscope_tools.kernels.values.notation import names_of, of_run
-from opscope_tools.kernels.values.trips import at_least_none, downwards, may_be_negative, trip_count, turns
+from opscope_tools.kernels.values.trips import at_least_none, trip_count, turns
 from opscope_tools.kernels.values.turns import Counter
 
 _DEPTH = 6
@@ -319,8 +319,6 @@ class Walk(Expressions):
         for bound in bounds:
             self.index(bound)
         numbers = [b.number for b in bounds if b.number is not None]
-        if self.cuts and len(numbers) > 1 and (may_be_negative(numbers[0]) or any(map(downwards, numbers[2:]))):
-            numbers = [towards_none(number) for number in numbers]
         trips = trip_count(numbers) if bounds and len(numbers) == len(bounds) else None
         told = None if self.log.changed & set(names_of(trips or 0)) else trips
         self.put(Loop, statement, variable=target, text=ast.unparse(call), trips=texts((told,))[0], kind=name)
@@ -329,7 +327,7 @@ class Walk(Expressions):
         self.log.counters.add(number.name)
         self.bind(statement.target, Value(number=number))
         written = ast.unparse(call)
-        trip = self.unknown(statement.lineno, written) if trips is None else at_least_none(trips, numbers)
+        trip = self.unknown(statement.lineno, written) if trips is None else at_least_none(trips)
         if told is not None and len(numbers) == 3:
             self.from_index(trip, *numbers)
         start, step = (0, 1) if len(numbers) < 2 else (numbers[0], (*numbers, 1)[2])
@@ -348,7 +346,7 @@ class Walk(Expressions):
         self.put(Loop, statement, variable="", text=text, trips=texts((told,))[0], kind="while")
         self.asking(statement.test)
         counter = found or Counter("", 0, 1, self.unknown(statement.lineno, text))
-        self.repeat(replace(counter, trips=call_of("max", found.trips, 0)) if found else counter, statement, name)
+        self.repeat(replace(counter, trips=at_least_none(found.trips)) if found else counter, statement, name)
 
     def counted_turns(self, statement: ast.While) -> tuple[str, Counter] | None:
         """How often `while name + more < bound` runs where its body adds the same to the name once; None for other loops."""
@@ -378,8 +376,7 @@ class Walk(Expressions):
         }:
             return None
         asked = (test.left, test.comparators[0], added[0].value, ast.Name(moving[0]))
-        sides = [self.quiet(n).number for n in asked]
-        first, bound, step, start = (n if n is None or not self.cuts else towards_none(n) for n in sides)
+        first, bound, step, start = (self.quiet(n).number for n in asked)
         if first is None or bound is None or step is None or start is None:
             return None
         if isinstance(added[0].op, ast.Sub):
@@ -389,7 +386,7 @@ class Walk(Expressions):
         trips = turns(first, test.ops[0], bound, step)
         changing = self.log.changed & set(names_of(0 if trips is None else trips))
         if trips is not None and not changing and isinstance(test.ops[0], ast.Lt) and isinstance(test.left, ast.Name):
-            self.from_index(call_of("max", trips, 0), first, bound, step)
+            self.from_index(at_least_none(trips), first, bound, step)
         number = self.quantity(moving[0], statement.lineno)
         return None if trips is None else (moving[0], Counter(number.name, start, step, trips))
 

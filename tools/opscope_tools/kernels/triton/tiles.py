@@ -14,19 +14,13 @@ from opscope_tools.kernels.values.expressions import (
     ARITHMETIC,
     COMPARISONS,
     SYMBOLS,
-    Call,
-    Operation,
-    Quantity,
     Size,
     call,
     combine,
-    negative,
     operand,
     render,
-    settled,
 )  # fmt: skip
 from opscope_tools.kernels.values.notation import of_run
-from opscope_tools.kernels.values.trips import may_be_negative
 
 Shape = tuple[Size, ...]
 #: elements that an offset steps along each axis; None: not a step that reading tells
@@ -136,53 +130,6 @@ def computed(op: ast.operator, a: Size | None, b: Size | None) -> Size | None:
         return None
     plain = folded(op, a, b) if isinstance(a, int) and isinstance(b, int) else None
     return combine(SYMBOLS[type(op)], a, b) if plain is None else plain
-
-
-def cut(op: ast.operator, a: Size | None, b: Size | None) -> Size | None:
-    """As `computed`, where quotients of numbers of the run are cut towards none and remainders have the dividend's sign."""
-    if a is None or b is None or not isinstance(op, ast.Add | ast.Sub | ast.Mult | ast.FloorDiv | ast.Mod):
-        return computed(op, a, b)
-    a, b = towards_none(a), towards_none(b)
-    if isinstance(op, ast.Mod) and of_run(a) and _less_than_none(a):
-        rest: Size = settled("-", *(combine("%", call("max", part, 0), b) for part in (a, negative(a))))
-        return rest
-    return computed(op, a, b)
-
-
-def towards_none(size: Size) -> Size:
-    """A whole quotient as it is cut towards none. One that is not rounds down: the same as a count of turns, where less than none is none."""
-    match size:
-        case Operation(operator="//", left=a, right=b) if of_run(a) and _less_than_none(a):
-            high, rest = combine("//", call("max", a, 0), b), negative(a)
-        case Call(function="cdiv", arguments=(a, b)) if of_run(a) and _less_than_none(a):
-            high, rest = call("cdiv", call("max", a, 0), b), settled("-", settled("-", 1, a), b)
-        case Call(function="min" | "max" as name, arguments=arguments):
-            return call(name, *map(towards_none, arguments))
-        case _:
-            return size
-    low, by = _least(a), _least(b)
-    whole = low is not None and by is not None and low > -by
-    return high if whole else settled("-", high, combine("//", call("max", rest, 0), b))
-
-
-def _less_than_none(size: Size) -> bool:
-    least = _least(size)
-    return may_be_negative(size) and (least is None or least < 0)
-
-
-def _least(size: Size) -> int | None:
-    """A number that a size is no less than: parameters are none or more, what the compiler is given is one or more. None: not told."""
-    match size:
-        case int():
-            return size
-        case Quantity(run_time=run_time):
-            return 0 if run_time else 1
-        case Operation(operator="+" | "-" | "*" as symbol, left=left, right=right):
-            one, other = _least(left), right if symbol == "-" else _least(right)
-            if one is None or not isinstance(other, int) or (symbol == "*" and min(one, other) < 0):
-                return None
-            return int(ARITHMETIC[symbol](one, other))
-    return None if may_be_negative(size) else 0
 
 
 def called(name: str, *values: Value) -> Size | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 
-from opscope_tools.kernels.values.expressions import Call, Choice, Operation, Prefix, Size, call, negative, settled
+from opscope_tools.kernels.values.expressions import Prefix, Size, call, negative, settled
+from opscope_tools.kernels.values.quotients import may_be_negative, rounded_down
 
 #: FLOPs per element of the result, by the arithmetic of the definition
 PER_ELEMENT: Mapping[str, int] = {
@@ -23,11 +24,11 @@ def downwards(step: Size) -> bool:
 
 
 def trip_count(bounds: Sequence[Size]) -> Size:
-    """How often a loop over `range(*bounds)` runs, its bounds being formulas that do not lie the wrong way round."""
+    """How often a loop over `range(*bounds)` runs, its bounds being formulas; less than none is none."""
     start, stop, step = (0, bounds[0], 1) if len(bounds) == 1 else (*bounds, 1)[:3]
     if downwards(step):  # as many as upwards the other way
         start, stop, step = stop, start, negative(step)
-    span = settled("-", stop, start)
+    span = rounded_down(stop) if start == 0 else settled("-", stop, start)
     return span if step == 1 else call("cdiv", span, step)
 
 
@@ -42,28 +43,8 @@ def turns(first: Size, operator: ast.cmpop, bound: Size, step: Size) -> Size | N
     return trip_count((first, bound, step))
 
 
-def at_least_none(trips: Size, bounds: Sequence[Size]) -> Size:
-    """A count of turns where the bounds may lie the wrong way round: such a loop runs no times."""
+def at_least_none(trips: Size) -> Size:
+    """A count of turns whose bounds may lie the wrong way round: such a loop runs no times."""
     if isinstance(trips, int):
         return max(trips, 0)
-    start, stop = (0, bounds[0]) if len(bounds) == 1 else bounds[:2]
-    upwards = start == 0 and not may_be_negative(stop) and not any(map(downwards, bounds[2:]))
-    return trips if upwards else call("max", trips, 0)
-
-
-def may_be_negative(size: Size) -> bool:
-    """Whether a number made of sizes, which are not, may be less than none."""
-    match size:
-        case int() | float():
-            return size < 0
-        case Operation(operator=symbol, left=left, right=right):
-            return symbol == "-" or may_be_negative(left) or may_be_negative(right)
-        case Prefix(operator=symbol):
-            return symbol != "not"
-        case Call(function="max", arguments=arguments):
-            return all(map(may_be_negative, arguments))
-        case Call(arguments=arguments):
-            return any(map(may_be_negative, arguments))
-        case Choice(first=one, second=other):
-            return may_be_negative(one) or may_be_negative(other)
-    return False
+    return call("max", trips, 0) if may_be_negative(trips) else trips

@@ -31,8 +31,9 @@ from opscope_tools.kernels.values.expressions import (
     negative,
     settled,
 )  # fmt: skip
-from opscope_tools.kernels.values.notation import Counts, exact, holds, names_of, of_run, parts, read_size
-from opscope_tools.kernels.values.trips import downwards, may_be_negative
+from opscope_tools.kernels.values.notation import Counts, exact, holds, names_of, parts, read_size
+from opscope_tools.kernels.values.quotients import least, may_be_negative
+from opscope_tools.kernels.values.trips import downwards
 
 #: turns that are gone through one by one, and terms that one count is a sum of
 MOST_TURNS, _MOST_TERMS = 65_536, 16
@@ -344,17 +345,10 @@ def _line(loop: Counter, size: Size) -> _Line | None:
         return None
     down = next(iter(slope.terms.values())) < 0
     rise, start = -slope if down else slope, at[0] + slope * counts.read(loop.start)
-    if not _positive(_size(rise)):
+    if (least(_size(rise)) or 0) < 1:
         return None
     falls = down is not downwards(loop.step)
     return _Line(loop, -start if falls else start, rise * by, falls, counts)
-
-
-def _positive(size: Size) -> bool:
-    """Whether a size is above none: numbers are, and names that the compiler tells, where a launch gives them one."""
-    if isinstance(size, Operation):
-        return size.operator == "*" and _positive(size.left) and _positive(size.right)
-    return (isinstance(size, Quantity) and not of_run(size)) or (isinstance(size, int) and size > 0)
 
 
 def _by_remainders(loop: Counter, test: Operation) -> tuple[Stretches, Stretches] | None:

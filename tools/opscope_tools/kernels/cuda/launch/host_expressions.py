@@ -18,13 +18,16 @@ from opscope_tools.kernels.values.expressions import (
     Operation,
     Prefix,
     Quantity,
+    Size,
     call,
     ceil_div,
     combine,
     folded,
     leaf,
+    operand,
     render,
 )  # fmt: skip
+from opscope_tools.kernels.values.quotients import cut
 
 _TOKEN = re.compile(
     r"\s*(0[xX][0-9a-fA-F]+|\d+(?:\.\d*)?(?:[eE][-+]?\d+)?[uUlLfF]*|[A-Za-z_]\w*|::|->|<<|>>|<=|>=|==|!=|&&|\|\||.)"
@@ -126,8 +129,7 @@ class _Parser:
             if token == "/" and (_real(left) or _real(right)):  # no quotient of whole numbers
                 left = Operation("/", _plain(left), _plain(right))
                 continue
-            both = folded(operator, left, right) if isinstance(left, int) and isinstance(right, int) else None
-            left = combine(operator, left, right) if both is None else both
+            left = _operated(operator, left, right)
         return left
 
     def unary(self) -> Any:
@@ -250,6 +252,15 @@ class _Parser:
         return Quantity(text) if compile_time else leaf(text)
 
 
+def _operated(operator: str, left: Any, right: Any) -> Any:
+    """What an operator makes of whole numbers: quotients are cut towards none, by divisors that are taken to be above it."""
+    both = isinstance(left, int) and isinstance(right, int)
+    found: Size | None = folded(operator, left, right) if both else None
+    if found is None and operator in {"//", "%"}:
+        found = cut(operator, operand(left), operand(right))
+    return combine(operator, left, right) if found is None else found
+
+
 def _real(value: Any) -> bool:
     """Whether arithmetic on it is of real numbers."""
     if isinstance(value, Opaque):
@@ -280,7 +291,7 @@ def _cast_to(words: list[str], value: Any) -> Any:
 def _as_whole(value: Any) -> Any:
     """A real number as an integer holds it: a quotient is rounded off."""
     if isinstance(value, Operation) and value.operator == "/" and not _real(value.left) and not _real(value.right):
-        return combine("//", value.left, value.right)
+        return _operated("//", value.left, value.right)
     return _plain(value) if isinstance(value, Call) else value
 
 

@@ -40,6 +40,7 @@ from opscope_tools.kernels.records import KernelRef, LaunchRef, MacroRef, Wrappe
 from opscope_tools.kernels.values.conditions import negated
 from opscope_tools.kernels.values.expressions import Expression, Quantity, leaf, render
 from opscope_tools.kernels.values.notation import product
+from opscope_tools.kernels.values.quotients import rounded_down
 
 
 @dataclass
@@ -244,10 +245,10 @@ def _unread(source: CSource, place: _Place, context: CudaContext) -> Event:
 
 
 def dimensions(told: Told, what: str, *, through: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """(a formula along each axis, what stayed unresolved) of a grid or block."""
+    """(a formula along each axis, what stayed unresolved) of a grid or block, none of which is below none."""
     value = told.value
     if isinstance(value, Dims) and None not in value.axes:
-        return tuple(render(a) for a in value.axes), ()
+        return tuple(render(rounded_down(a)) for a in value.axes), ()
     if isinstance(value, Unknown) and value.reason:
         return (), (f"{told.text or what}: {value.reason}",)
     if isinstance(value, Quantity) and value.run_time:
@@ -257,7 +258,7 @@ def dimensions(told: Told, what: str, *, through: bool) -> tuple[tuple[str, ...]
             return (), (what,)
         return (value.text,), (written,) if not simple or not told.uses else ()
     if isinstance(value, int | Expression):
-        return (render(value),), ()
+        return (render(rounded_down(value)),), ()
     return (), (told.text or what,)
 
 

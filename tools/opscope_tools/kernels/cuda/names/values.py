@@ -10,8 +10,6 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from opscope_schemas.formula import Formula
-
 from opscope_tools.kernels.cuda.names.element_types import BYTES
 from opscope_tools.kernels.values.expressions import (
     COMPARISONS,
@@ -21,15 +19,12 @@ from opscope_tools.kernels.values.expressions import (
     Operation,
     Prefix,
     Size,
-    call,
     combine,
     folded,
     leaf,
-    negative,
 )
-from opscope_tools.kernels.values.notation import Counts, read_size
+from opscope_tools.kernels.values.quotients import cut, may_be_negative
 from opscope_tools.kernels.values.threads import Key
-from opscope_tools.kernels.values.trips import may_be_negative
 
 Kind = Literal["float", "int", "generic", "vector", "object", "pointer", "array", "void", "unknown"]
 
@@ -246,22 +241,9 @@ def whole(number: Any, kind: Type = INT, varies: frozenset[str] = frozenset()) -
 _MOST = 240
 
 
-_ONE_AT_LEAST = re.compile(r"\{(?:grid|block)Dim\.[xyz]\}")
-
-
 def may_wrap(value: Value) -> bool:
     """Whether an unsigned number may be told as one below none, for which it wraps around."""
-    return unsigned(value.type) and value.number is not None and (value.below or below_none(value.number))
-
-
-def below_none(number: Any) -> bool:
-    """Whether a whole number made of sizes may be below none, however its sum is written."""
-    if not may_be_negative(number):
-        return False
-    summed = str(Counts().read(number))
-    if "Dim." in summed:  # a grid and a block have one at least
-        summed = str(Counts().read(_ONE_AT_LEAST.sub(r"(\g<0> + 1)", summed)))
-    return may_be_negative(read_size(summed))
+    return unsigned(value.type) and value.number is not None and (value.below or may_be_negative(value.number))
 
 
 def wrapped(value: Value) -> Value:
@@ -325,7 +307,7 @@ def computed(operator: str, a: Any, b: Any) -> Any:
     elif operator in COMPARISONS:
         return Operation(operator, a, b)
     elif operator in {"/", "%"}:
-        made = _divided(operator, a, b)
+        made = cut("//" if operator == "/" else "%", a, b)
     elif operator not in {"+", "-", "*", "//"}:
         return None
     elif operator == "*" and 0 in (a, b):
@@ -333,28 +315,6 @@ def computed(operator: str, a: Any, b: Any) -> Any:
     else:
         made = combine(operator, a, b)
     return None if isinstance(made, Expression) and len(made.text) > _MOST else made
-
-
-def _divided(operator: str, a: Any, b: Any) -> Any:
-    """A quotient, cut towards none as C++ does, or the rest it leaves; formulas round down. None where it is not told."""
-    if isinstance(b, int) and b < 0:
-        made = _divided(operator, a, -b)
-        return made if operator == "%" or made is None else negative(made)
-    if below_none(b) or b == 0:
-        return None
-    symbol = "//" if operator == "/" else "%"
-    if not below_none(a):
-        return combine(symbol, a, b)
-    rest = Counts().read(a)
-    least = rest.terms.get((), 0)
-    if (
-        operator == "/"
-        and isinstance(b, int)
-        and -least < b
-        and not below_none(read_size(str(rest - Formula.const(least))))
-    ):
-        return combine(symbol, call("max", a, 0), b)  # what is below none is so by less than the divisor
-    return Choice(combine(symbol, a, b), Operation(">=", a, 0), negative(combine(symbol, negative(a), b)))
 
 
 def asked(test: Value) -> Size:
@@ -474,6 +434,6 @@ def converted(found: Value, kind: Type) -> Value:
 
 __all__ = [
     "BOOL", "DOUBLE", "FLOAT", "HALF", "INT", "LONG", "SIZE", "UNKNOWN", "UNSIGNED", "UNTOLD", "VOID", "Kind", "Type", "Value",
-    "arithmetic", "asked", "below_none", "computed", "converted", "lane_step", "literal", "may_wrap", "named_type", "ordered", "pointer",
+    "arithmetic", "asked", "computed", "converted", "lane_step", "literal", "may_wrap", "named_type", "ordered", "pointer",
     "thread_index", "told", "unsigned", "usual", "whole", "wrapped",
 ]  # fmt: skip

@@ -11,7 +11,6 @@ from typing import Any
 
 from opscope_tools.kernels.cuda.names.values import (
     Value,
-    below_none,
     computed,
     converted,
     lane_step,
@@ -55,6 +54,7 @@ from opscope_tools.kernels.cuda.syntax.nodes import (
 from opscope_tools.kernels.run.events import Loop
 from opscope_tools.kernels.run.paths import Path
 from opscope_tools.kernels.values.expressions import Expression, Operation, call, combine, leaf, render, settled
+from opscope_tools.kernels.values.quotients import may_be_negative
 from opscope_tools.kernels.values.turns import Counter, Turns
 
 #: nodes up to which loops are taken one iteration at a time
@@ -149,7 +149,7 @@ class Loops:
         if isinstance(bound.number, int):
             return wrapped(converted(bound, kind))
         for end in (start, bound):
-            if unsigned(kind) and end.number is not None and below_none(end.number):
+            if unsigned(kind) and end.number is not None and may_be_negative(end.number):
                 state.condition(Operation(">=", end.number, 0).text.replace("{", "").replace("}", ""), node)
         return bound
 
@@ -351,7 +351,7 @@ def _of_grid(state: State, name: str, start: Value, operator: str, bound: Value,
     if not (one or every):
         return None
     state.log.assumptions.setdefault("Blocks that share a loop over the grid cost the mean of them.")
-    loop = Counter(name, 0, 1, trips_of(bound.number, 1, 0, bound.number), at_once=grid, among=grid)
+    loop = Counter(name, 0, 1, trips_of(0, bound.number, 1), at_once=grid, among=grid)
     if one:
         if state.counted:
             state.log.shared_tiles.setdefault(render(bound.number))

@@ -31,18 +31,14 @@ from opscope_tools.kernels.cuda.syntax.nodes import (
 )
 from opscope_tools.kernels.values.expressions import (
     TURNED,
-    Call,
-    Choice,
-    Operation,
-    call,
     ceil_div,
-    combine,
     negative,
     render,
 )
 from opscope_tools.kernels.values.notation import Counts, names_of
+from opscope_tools.kernels.values.quotients import rounded_down
 from opscope_tools.kernels.values.threads import Threads
-from opscope_tools.kernels.values.trips import may_be_negative
+from opscope_tools.kernels.values.trips import at_least_none
 from opscope_tools.kernels.values.turns import MOST_TURNS, Counter
 
 #: iterations of a loop that are looked at one by one
@@ -139,7 +135,7 @@ def in_one_thread(start: Value, operator: str, bound: Value, step: str, amount: 
         values = simulated(start.number, operator, bound.number, step, amount.number)
         return "" if values is None else str(len(values))
     if step == "+" and operator in {"<", "<=", "!="}:
-        stop = _rounded_down(bound.number) if start.number == 0 and operator != "<=" else bound.number
+        stop = rounded_down(bound.number) if start.number == 0 and operator != "<=" else bound.number
         span = computed("-", computed("+", stop, 1) if operator == "<=" else stop, start.number)
     elif step == "-" and operator in {">", ">="}:
         span = computed("-", start.number, bound.number if operator == ">" else computed("-", bound.number, 1))
@@ -164,33 +160,17 @@ def trip(
     if "thread" in start.varies:
         return None
     low, high = (start.number, stop) if step == "+" else (stop, start.number)
-    span = computed("-", high, low)
-    if span is None:
+    trips = trips_of(low, high, amount.number)
+    if trips is None:
         return None
     by = amount.number if step == "+" else negative(amount.number)
-    return Trip(Counter(name, start.number, by, trips_of(span, amount.number, low, high)), threads)
+    return Trip(Counter(name, start.number, by, trips), threads)
 
 
-def _rounded_down(bound: Any) -> Any:
-    """A quotient that is cut towards none as one that is rounded down: below none a loop up to it makes no turn either way."""
-    match bound:
-        case Choice(first=Operation(operator="//", left=a) as down, test=Operation(operator=">=", left=b, right=0)) if (
-            a == b
-        ):
-            return down
-        case Operation(operator="//", left=Call(function="max", arguments=(above, 0)), right=below):
-            return combine("//", above, below)
-    return bound
-
-
-def trips_of(span: Any, by: Any, low: Any, high: Any) -> Any:
-    """How many turns a span takes, which is none where its ends lie the wrong way round."""
-    if low == 0:
-        span = high = _rounded_down(high)
-    turns = ceil_div(span, by)
-    if isinstance(turns, int):
-        return max(turns, 0)
-    return call("max", turns, 0) if low != 0 or may_be_negative(high) else turns
+def trips_of(low: Any, high: Any, by: Any) -> Any:
+    """How many turns it takes from one end to the other, which are none where they lie the wrong way round; None where that is not told."""
+    span = rounded_down(high) if low == 0 else computed("-", high, low)
+    return None if span is None else at_least_none(ceil_div(span, by))
 
 
 def _shared(name: str, start: Value, stop: Any, amount: Any, threads: Threads, counts: Counts) -> Trip | None:
@@ -246,11 +226,11 @@ def _shared(name: str, start: Value, stop: Any, amount: Any, threads: Threads, c
         if "gridDim" in render(amount):
             return None
         conditions.append(f"{render(expected)} == {render(amount)}")
-    span = computed("-", stop, start.offset)
-    if span is None:
+    trips = trips_of(start.offset, stop, least)
+    if trips is None:
         return None
     at_once: Any = reduce(lambda total, digit: computed("*", total, digit.count), digits, 1)
-    loop = Counter(name, start.offset, least, trips_of(span, least, start.offset, stop), at_once=at_once)
+    loop = Counter(name, start.offset, least, trips, at_once=at_once)
     return Trip(loop, made.taken(digits, 1), tuple(conditions))
 
 
