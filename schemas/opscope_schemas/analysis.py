@@ -37,6 +37,15 @@ class CallSite(Frozen):
     line: int
 
 
+class Site(Frozen):
+    """Where in source something happened: a line of the enclosing module's forward, and helpers on the way."""
+
+    file: str
+    line: int
+    code: str = ""
+    via: tuple[CallSite, ...] = ()
+
+
 class TensorInfo(Frozen):
     """A tensor as it passes: `shape` holds a formula per dimension."""
 
@@ -227,6 +236,9 @@ class Analysis(Frozen):
     assumptions: tuple[str, ...] = ()
     conditions: tuple[str, ...] = Field(default=(), description="Under which the formulas hold; each a comparison.")
     not_counted: tuple[str, ...] = ()
+    reads: tuple[Site, ...] = Field(
+        default=(), description="Where Python reads values of tensors: on a device it waits for them there."
+    )
     conventions: tuple[str, ...] = ()
     parameters: FormulaText = Field(default="0", description="Number of weights of the module.")
     weights: FormulaText = Field(default="0", description="Their bytes, as the checkpoint stores them.")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import report_toy as toy
-from opscope_schemas.analysis import CallSite, Kernel, TensorInfo
+from opscope_schemas.analysis import CallSite, Kernel, Site, TensorInfo
 from opscope_schemas.extracted_config import Check, KernelHook
 from opscope_tools.report import overview
 from opscope_tools.report.configuration import configuration_rows, constraint_lines
@@ -277,26 +277,27 @@ def test_an_operator_is_bound_module_by_module(facts: ImplementationFacts) -> No
     assert "aten.mm.default (" in bottlenecks(replace(facts, ridge=1), Quotes())[0]  # where all are alike, once
 
 
-def test_a_condition_on_what_an_operator_computes_waits_for_it(facts: ImplementationFacts, tmp_path: Path) -> None:
-    """Where a helper computes it, the condition that calls the helper does; what another operator reads is no condition."""
-    source = toy.MODELING + "\n\ndef fast_all(mask):\n    return mask.sum() == mask.numel()\n"
-    source = source.replace("if self.training:", "if fast_all(attention_mask):")
-    helper, tested = toy.line_of("mask.numel()", source), toy.line_of("if fast_all", source)
-    via = tuple(CallSite(function="fast_all", file=toy.FILE, line=line) for line in (tested, helper))
-    first = facts.main.kernels[-1].model_copy(
-        update={"kernels": None, "kernel_type": "basic", "operator": "aten.eq", "via": via, "repeat": "1"}
-    )
-    main = facts.main.model_copy(update={"kernels": (first,)})
+def test_where_the_passes_asked_a_tensor_for_its_values_python_waits(
+    facts: ImplementationFacts, tmp_path: Path
+) -> None:
+    """At the line of the forward's own file, through a helper of another one; source that says the same is not told twice."""
+    source = toy.MODELING.replace("if self.training:", "if attention_mask.all().item():")
+    tested = toy.line_of("if attention_mask", source)
     anew = read(facts, tmp_path / "src", source)
+    (tmp_path / "src" / HELPER).parent.mkdir()
+    (tmp_path / "src" / HELPER).write_text("def checked(cond):\n    assert cond\n")
+    own = Site(file=toy.FILE, line=tested)
+    helped = Site(file=toy.FILE, line=tested + 1, via=(CallSite(function="checked", file=HELPER, line=2),))
 
-    def told(readers: tuple[int, ...]) -> str:
-        graph = toy.graph(main)
-        scalar = graph.tensors[0].model_copy(update={"shape": (), "kind": "activation", "consumed_by": readers})
-        held = replace(anew, documents=(main,), graphs=(graph.model_copy(update={"tensors": (scalar,)}),))
-        return bottlenecks(held, Quotes())[-1]
+    def told(*sites: Site) -> str:
+        main = facts.main.model_copy(update={"reads": sites})
+        return bottlenecks(replace(anew, documents=(main, *facts.documents[1:])), Quotes())[-1]
 
-    assert told(()) == f"**Synchronization:** `if fast_all(attention_mask):` (`{toy.FILE}:{tested}`)"
-    assert "none found" in told((1,))
+    line = anew.reader.line(toy.FILE, tested + 1).strip()
+    assert told(own, helped, own) == (
+        f"**Synchronization:** `if attention_mask.all().item():` (`{toy.FILE}:{tested}`), `{line}` (`{toy.FILE}:{tested + 1}`) through "
+        f"`assert cond` (`{HELPER}:2`)"
+    )
 
 
 MASKED = """class ToyForCausalLM:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
+import torch
+import transformers
 from opscope_schemas.analysis import Kernel, ModelAnalysis, ModuleAnalysis
 from opscope_schemas.formula import evaluate, holds
 from opscope_schemas.notes import of_its_point
@@ -20,6 +23,7 @@ from opscope_tools.running.tool import ToolContext
 from opscope_tools.running.workspace import Workspace
 from opscope_tools.trace.document import assignment
 from sampled import sampled
+from torch.utils._python_dispatch import TorchDispatchMode
 
 POINT = {"batch_size": 2, "seq_len": 5, "cache_len": 9}
 CASES = [("llama", "prefill"), ("mixtral", "decode"), ("gemma3_text", "prefill"), ("gpt2", "decode")]
@@ -302,3 +306,34 @@ def test_decoding_is_one_token_unless_said_otherwise(context: ToolContext) -> No
 
     assert at(batch_size=2, cache_len=9) == at(batch_size=2, cache_len=9, seq_len=1)
     assert at(batch_size=2, cache_len=9, seq_len=3).flops == 3 * at(batch_size=2, cache_len=9).flops
+
+
+class _Reads(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped here
+    """The innermost lines of a file at which values of tensors are asked for."""
+
+    def __init__(self, file: str) -> None:
+        super().__init__()
+        self.file = file
+        self.lines: set[int] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.aten._local_scalar_dense.default:
+            stack = [frame.lineno for frame in traceback.extract_stack() if frame.filename.endswith(self.file)]
+            self.lines.add(stack[-1] or 0)
+        return func(*args, **(kwargs or {}))
+
+
+def test_lines_that_read_values_of_tensors_are_those_of_a_run_on_real_ones(context: ToolContext) -> None:
+    """A check of how many placeholders there are, and the words for where it fails: both wait for the device."""
+    file = "transformers/models/llava/modeling_llava.py"
+    text = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2, "intermediate_size": 40, "vocab_size": 99}  # fmt: skip
+    vision = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 40, "image_size": 28, "patch_size": 14}  # fmt: skip
+    config = {"text_config": {"model_type": "llama", **text}, "vision_config": {"model_type": "clip_vision_model", **vision}, "image_token_index": 7, "image_token_id": 7}  # fmt: skip
+    asked = ExpandArguments.model_validate({"target": "llava", "config": config})
+    found = expand_refs(asked, context).document
+    model = transformers.LlavaForConditionalGeneration(transformers.LlavaConfig(**config)).eval()
+    with torch.no_grad(), _Reads(file) as real:
+        model(torch.full((1, 4), 7), pixel_values=torch.zeros(1, 3, 28, 28))
+    lines = {[p.line for p in (site, *site.via) if p.file == file][-1] for site in found.reads if site.file == file}
+    assert lines == real.lines
+    assert len(lines) == 2

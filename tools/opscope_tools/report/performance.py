@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from opscope_schemas.analysis import GroupTotal, ModelAnalysis
 from opscope_schemas.formula import Rational, evaluate
@@ -166,8 +166,13 @@ def bottlenecks(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
     besides = _called_besides(facts, run)
     called = [hit for hit in found if _function_of(facts, hit) in besides]
     apart = [hit for hit in ran if _behind_a_condition(facts, hit)]
-    hits = dict.fromkeys([*(hit for hit in ran if hit not in apart), *_waited_for(facts)])
-    said, beside, unseen = ([f"`{hit.text.strip()}` ({hit.pointer})" for hit in each] for each in (hits, apart, called))
+    read = _values_read(facts)
+    known = {(hit.path, hit.line) for pair in read.items() for hit in pair}
+    sure = [hit for hit in ran if hit not in apart]
+    said, beside, unseen = (
+        [_told(hit) for hit in each if (hit.path, hit.line) not in known] for each in (sure, apart, called)
+    )
+    said += [f"{_told(hit)}{f' through {_told(inner)}' * (inner is not hit)}" for hit, inner in read.items()]
     unasked = (
         "; these passes were given no attention mask, and code that is given one may ask for its values"
         if any(UNPADDED in document.assumptions for document in facts.documents)
@@ -175,7 +180,7 @@ def bottlenecks(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
     )
     none = (
         f"none found: searched what ran of {joined(f'`{path}`' for path in files)} for item, tolist, cpu and synchronize, and all that ran "
-        f"for conditions on what an operator computes; not for copies between host and device, such as `.to(device)`{unasked}"
+        f"for what asks a tensor for its values; not for copies between host and device, such as `.to(device)`{unasked}"
     )
     behind = f"; behind conditions, of which no operator tells whether these passes meet them: {', '.join(beside)}"
     may = f"; in functions that what ran may call, through which no operator of these passes came: {', '.join(unseen)}"
@@ -225,16 +230,20 @@ def _bound_operators(facts: ImplementationFacts, document: ModelAnalysis, kind: 
     return said
 
 
-def _waited_for(facts: ImplementationFacts) -> Iterator[scan.Hit]:
-    """Conditions that take the truth of one number which an operator makes and no other reads, in helpers too."""
-    for document, graph in zip(facts.documents, facts.graphs, strict=True):
-        alone = {t.created_by for t in graph.tensors if not t.shape and not t.consumed_by and t.kind == "activation"}
-        kernels = (k for _, k in leaves(document) if k.kernel_type == "basic")
-        for kernel in (k for operator, k in zip(graph.operators, kernels, strict=True) if operator.id in alone):
-            places = [*((s.file, s.line) for s in reversed(kernel.via)), (kernel.file, kernel.line)]
-            read = next((place for place in places if scan.in_condition(facts.reader, *place)), None)
-            if read is not None:
-                yield scan.Hit(*read, "", facts.reader.line(*read))
+def _told(hit: scan.Hit) -> str:
+    return f"`{hit.text.strip()}` ({hit.pointer})"
+
+
+def _values_read(facts: ImplementationFacts) -> dict[scan.Hit, scan.Hit]:
+    """Lines at which the passes asked tensors for their values, the innermost of the forward's file, and the line of a helper elsewhere
+    that did so for them, or themselves."""
+    found: dict[scan.Hit, scan.Hit] = {}
+    for site in (site for document in facts.documents for site in document.reads):
+        places = [(site.file, site.line), *((each.file, each.line) for each in site.via)]
+        hits = [scan.Hit(*place, "", facts.reader.line(*place)) for place in places]
+        own = next(hit for hit in reversed(hits) if hit.path == site.file)
+        found.setdefault(own, hits[-1] if hits[-1].path != own.path else own)
+    return found
 
 
 def _behind_a_condition(facts: ImplementationFacts, hit: scan.Hit) -> bool:

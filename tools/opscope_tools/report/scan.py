@@ -18,7 +18,7 @@ from opscope_tools.source.python.decorators import swaps_kernels
 
 __all__ = [
     "Hit", "Method", "Plan", "Unbuilt", "annotated", "asked_beside", "bases", "by_layer", "called_within", "calls_in", "capabilities", "code_lines", "configuration", "declared_text", "decorators", "functions_named",
-    "in_condition", "lineage", "matching_lines", "methods", "plans", "unbuilt",
+    "lineage", "matching_lines", "methods", "plans", "unbuilt",
 ]  # fmt: skip
 
 #: what a layer's own number is called
@@ -395,18 +395,6 @@ def matching_lines(
                 for name, start in sorted(names.items(), key=lambda each: each[1])
             ]
     return hits
-
-
-def in_condition(reader: SourceReader, path: str, line: int) -> bool:
-    """Whether what a line computes is taken for true or false there."""
-    tree = reader.tree(path)
-    tests = (
-        node.test if isinstance(node, ast.If | ast.While | ast.IfExp | ast.Assert) else node
-        for node in (ast.walk(tree) if tree is not None else ())
-        if isinstance(node, ast.If | ast.While | ast.IfExp | ast.Assert | ast.BoolOp)
-        or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not))
-    )
-    return any(test.lineno <= line <= (test.end_lineno or test.lineno) for test in tests)
 
 
 def capabilities(reader: SourceReader, path: str) -> list[Hit]:

@@ -403,6 +403,7 @@ def _common(tree: CallTree, call: CallRecord, kernels: tuple[Kernel, ...]) -> di
         "phase": trace.phase, "model_inputs": trace.inputs, "outputs": call.outputs, "dtype": trace.dtype, "attention": trace.attention, "logits": trace.logits, "kernels": kernels, "totals": totals,
         "variables": tuple(v for v in trace.variables if v.name in used), "assumptions": tuple(assumptions),
         "conditions": needed, "not_counted": not_counted(below), "conventions": CONVENTIONS,
+        "reads": tuple(dict.fromkeys(site for one in tree.calls_below(call) for site in one.reads)),
         "parameters": call.parameters, "weights": call.weights, "training": trained,
     }  # fmt: skip
 

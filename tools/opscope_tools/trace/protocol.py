@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from opscope_schemas.analysis import CallSite, ModelInput, TensorInfo, Variable
+from opscope_schemas.analysis import ModelInput, Site, TensorInfo, Variable
 from opscope_schemas.common import Frozen
 from opscope_schemas.formula import Rational
 from pydantic import ConfigDict, Field
@@ -71,15 +71,6 @@ class TraceRequest(Asked):
         default_factory=dict,
         description="Sizes that decide which way branches go, by variable; the rest as configured.",
     )
-
-
-class Site(Frozen):
-    """Where in source something happened: a line of the enclosing module's forward, and helpers on the way."""
-
-    file: str
-    line: int
-    code: str = ""
-    via: tuple[CallSite, ...] = ()
 
 
 class ViewRecord(Frozen):
@@ -147,6 +138,7 @@ class CallRecord(Frozen):
     causal: bool = Field(default=False, description="Whether it says of itself that no position sees a later one.")
     inputs: tuple[TensorInfo, ...] = ()
     outputs: tuple[TensorInfo, ...] = ()
+    reads: tuple[Site, ...] = Field(default=(), description="Where it reads values of tensors itself.")
     floor_read: str = "0"
     floor_write: str = "0"
     names: tuple[str, ...] = Field(

@@ -16,9 +16,7 @@ from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
-from opscope_schemas.analysis import CallSite
-
-from opscope_tools.trace.protocol import Site
+from opscope_schemas.analysis import CallSite, Site
 
 #: where Sequential's forward stands, which calls its modules
 _CONTAINERS = "torch/nn/modules/container.py"

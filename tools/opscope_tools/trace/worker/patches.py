@@ -396,6 +396,12 @@ def strides_of_views() -> Iterator[None]:
 _RESAMPLED = ("nearest", "linear", "bilinear", "bicubic", "trilinear")
 
 
+def _asked() -> None:
+    """The model asks a tensor for its values."""
+    if (recorder := active_recorder()) is not None:
+        recorder.reads_value()
+
+
 class Rewriter(TorchFunctionMode):  # type: ignore[misc]  # torch is untyped here
     """Answers a few functions itself; `report(operator, inputs, outputs, arguments)` hears of each.
 
@@ -516,9 +522,11 @@ class Rewriter(TorchFunctionMode):  # type: ignore[misc]  # torch is untyped her
         """Whether a mask is all ones decides the path: it is, where nobody padded. Other data has no answer here."""
         file = sys._getframe(2).f_code.co_filename
         if file.endswith(("transformers/masking_utils.py", "transformers/modeling_attn_mask_utils.py")):
+            _asked()
             self.assumed[UNPADDED] = None
             return True
         if file.endswith("torch/__init__.py") and sys._getframe(2).f_code.co_name == "_check_tensor_all_with":
+            _asked()
             self.assumed["The checks that a model makes of its inputs' values hold."] = None
             return True
         return bool(torch.Tensor.__bool__(tensor))
@@ -528,6 +536,7 @@ class Rewriter(TorchFunctionMode):  # type: ignore[misc]  # torch is untyped her
         # above this: the mode, torch's own handing over, `__contains__`
         if sys._getframe(4).f_code.co_name != "warn_if_padding_and_no_attention_mask":
             return bool(torch.Tensor.__contains__(tensor, element))
+        _asked()
         (element == tensor).any()
         return False
 
@@ -659,6 +668,8 @@ class Rewriter(TorchFunctionMode):  # type: ignore[misc]  # torch is untyped her
     def _format(self, tensor: Any, spec: str) -> str:
         """A known number as text, as a tensor with values gives it: part of a module's name, say."""
         known = getattr(tensor, "constant", None) if tensor.dim() == 0 else None
+        if tensor.dim() == 0:
+            _asked()
         if known is None:
             return str(torch.Tensor.__format__(tensor, spec))
         with _disable_current_modes():

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from opscope_schemas.analysis import TensorInfo
+from opscope_schemas.analysis import Site, TensorInfo
 from opscope_schemas.errors import TraceError
 from opscope_schemas.formula import Formula
 from torch._subclasses.fake_tensor import FakeTensor
@@ -29,7 +29,6 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from opscope_tools.trace import operators
 from opscope_tools.trace.operators import ONE, ZERO, Call, Cost, Tensor
-from opscope_tools.trace.protocol import Site
 from opscope_tools.trace.worker.alike import alike_siblings
 from opscope_tools.trace.worker.flow import Flow, Step, keys_and_values
 from opscope_tools.trace.worker.frames import Frames, names_in
@@ -50,6 +49,8 @@ _READERS = frozenset((
     "aten._local_scalar_dense aten.is_nonzero aten.equal aten.nonzero aten.masked_select aten._unique2 aten.unique_dim "
     "aten.unique_consecutive aten.bincount"
 ).split())  # fmt: skip
+#: operators that a mask chooses elements for: how many these are, the host asks first
+_MASKED = frozenset("aten.index aten.index_put aten.index_put_ aten._index_put_impl_ aten._unsafe_index".split())
 _module_call = torch.nn.Module.__call__
 _active: list[Recorder] = []
 
@@ -123,6 +124,8 @@ class CallEvent:
     cache_written: Formula = ZERO
     #: the function that really ran as the forward, where a decorator put another in its place
     forward: Any = None
+    #: where its lines read values of tensors
+    reads: dict[Site, None] = field(default_factory=dict)
     #: whether a gradient flows through it, and the tensors by which it could be run again, with their bytes
     takes_gradient: bool = False
     kept: dict[int, tuple[TensorInfo, Formula]] = field(default_factory=dict)
@@ -612,14 +615,23 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
             result = (result[0], *(kept.float() if kept.dtype.itemsize < 4 else kept for kept in result[1:]))
         if self.recording and (self._stack or self._in_backward):
             name = _name_of(func)
-            if name in _READERS and self._stack:
-                site, _ = self.frames.site(sys._getframe(1), type(self.calls[self._stack[-1]].module))
-                self.decided.update({} if site is None else {f"{site.file}:{site.line}": None})
+            if self._stack and (name in _READERS or _reads_mask(name, args)):
+                site = self.reads_value()
+                self.decided.update({f"{site.file}:{site.line}": None} if site and name in _READERS else {})
             if not (hasattr(func, "is_view") and func.is_view):
                 arguments = arguments_of(func, args, kwargs)
                 inputs = [tensor for _, tensor in tensors_in((args, kwargs))]
                 self._report(name, inputs, [t for _, t in tensors_in(result)], arguments)
         return result
+
+    def reads_value(self) -> Site | None:
+        """Python asks a tensor for its values: where, if it is the model that runs."""
+        if not self.recording or not self._stack:
+            return None
+        event = self.calls[self._stack[-1]]
+        site, _ = self.frames.site(sys._getframe(1), type(event.module))
+        event.reads.update({} if site is None else {site: None})
+        return site
 
     @property
     def _in_backward(self) -> bool:
@@ -773,6 +785,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
 @functools.cache
 def _name_of(func: Any) -> str:
     return func._schema.name.replace("::", ".") if hasattr(func, "_schema") else str(func)
+
+
+def _reads_mask(name: str, args: Any) -> bool:
+    """Whether an operator takes elements by a mask, whose ones are counted before it runs."""
+    chosen = args[1] if name in _MASKED else ()
+    return any(t.dtype in (torch.bool, torch.uint8) for _, t in tensors_in(chosen))
 
 
 def weight_reads(call: Call, cost: Cost | None) -> dict[int, Formula]:

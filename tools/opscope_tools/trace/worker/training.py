@@ -17,10 +17,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from opscope_schemas.analysis import Site
 from opscope_schemas.errors import TraceError
 from opscope_schemas.formula import Formula
-
-from opscope_tools.trace.protocol import Site
 
 #: a call's index and a line in it
 Place = tuple[int, Site]

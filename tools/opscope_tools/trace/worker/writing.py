@@ -200,7 +200,7 @@ class Writer:
             weights=self.text(self._sum(event.module, event.path, self._stored_bytes)),
             description=self._description(event.module), window=self._window(event.module),
             causal=bool(getattr(event.module, "is_causal", False)),
-            inputs=self._infos(event.inputs), outputs=self._infos(event.outputs),
+            inputs=self._infos(event.inputs), outputs=self._infos(event.outputs), reads=tuple(event.reads),
             floor_read=self.text(floor[0]), floor_write=self.text(floor[1]), names=tuple(sorted(names)),
         )  # fmt: skip
 
@@ -237,7 +237,11 @@ class Writer:
         touched |= {kept.index for kept in (*recorder.flow.before, *recorder.flow.after)}
         for held in recorder.flow.tensors:
             until = max(held.last, held.held)
-            if held.index in touched or any(held.born < op.order <= until for op in recorder.ops):
+            if (
+                held.index in touched
+                or held.kind == "output"
+                or any(held.born < op.order <= until for op in recorder.ops)
+            ):
                 yield TensorRecord(
                     index=held.index, kind=held.kind, info=self._infos((held.info,))[0],
                     size="" if held.size is None else self.text(held.size),
