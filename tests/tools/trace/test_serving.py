@@ -231,3 +231,21 @@ def test_what_depends_on_weights_alone_is_computed_before_all_steps(context: Too
 def test_without_the_view_nothing_is_said_of_engines(context: ToolContext) -> None:
     given = {"target": "llama", "phase": "decode", "config": SMALL}
     assert count_flops(CostArguments.model_validate(given), context).serving is None
+
+
+#: norms of a layer, beside the one at the end: before and behind both parts; before both; behind both and of queries and keys;
+#: before both and of queries and keys
+NORMS = [("gemma2", 4), ("llama", 2), ("olmo2", 4), ("qwen3", 4)]
+
+
+@pytest.mark.parametrize(("model", "each"), sampled(NORMS, every=2))
+@pytest.mark.parametrize("phase", ["prefill", "decode"])
+def test_every_norm_is_a_kernel_of_its_own(model: str, each: int, phase: str, context: ToolContext) -> None:
+    """A residual add between two of them is in one of the two kernels, so that none of the adds is one."""
+    asked = CostArguments.model_validate({"target": model, "phase": phase, "config": {**SMALL, "pad_token_id": 0}})
+    found = find(asked, context)
+    values = dict.fromkeys(("batch_size", "seq_len", "cache_len"), 2) | found.tree.trace.point
+    made = [k for k in kernels(found.tree, found.call) if k.rule == "fused norm"]
+    assert sum(evaluate(str(k.repeat), values) for k in made) == each * L + 1
+    adds = [k for k in kernels(found.tree, found.call) if not k.rule and k.ops[0].operator == "aten.add"]
+    assert sum(evaluate(str(k.repeat), values) for k in adds) == (L if each == 2 or model == "qwen3" else 0)

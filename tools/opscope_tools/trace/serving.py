@@ -7,7 +7,7 @@ converted before, and where masks are not made, nowhere else.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from opscope_schemas.analysis import CallSite, MemoryAccess, ServingRule, ServingView
@@ -34,6 +34,9 @@ _ON_SCORES = _LIGHT | {"aten.max", "aten.amax", "aten._safe_softmax", "aten.nati
 _ON_SCORES |= {f"aten.{n}_" for n in "add sub mul div masked_fill clamp".split()}
 #: how scores are masked
 _MASKS = frozenset({"aten.add", "aten.where", "aten.masked_fill"})
+#: norms that are one operator, and what else makes one number of a row
+_NORMS = frozenset({"aten.native_layer_norm", "aten._fused_rms_norm", "aten.rms_norm"})
+_REDUCE = _NORMS | {"aten.mean", "aten.sum"}
 #: what only repeats, turns or casts its one input, and beside that what scales it
 _COPIES = frozenset({"aten.clone", "aten._to_copy", "aten.repeat"})
 _SCALED = _COPIES | {"aten.mul", "aten.div"}
@@ -51,7 +54,7 @@ _SAYS = {
     "once for all heads, and its result is projected out.",
     "hub kernel": "What transformers runs as a kernel from the hub, and as a reference in Python where that is not installed, is one "
     "kernel: it reads its inputs, keeps what lies between, and writes what others read.",
-    "fused norm": "A norm, its casts and the residual add before it are one kernel.",
+    "fused norm": "A norm, its casts and the residual add before it are one kernel; two norms are two.",
     "fused activation": "An activation and the product with its gate are one kernel.",
     "fused rope": "Rotary embedding is one kernel for queries, one for keys, and one for its angles.",
     "fused elementwise": "Element-wise operators in a row, casts included, are one kernel.",
@@ -610,7 +613,7 @@ def _replaced(op: OpRecord) -> tuple[tuple[CallSite, ...], str] | None:
 
 def _fused(graph: _Graph) -> None:
     """Light operators that hand results to one another, with no product or attention between them, are one kernel."""
-    for group in _groups(graph):
+    for group in (each for connected in _groups(graph) for each in _by_norms(graph, connected)):
         if len(group) > 1:
             _fuse(graph, group, _rule_of(graph, group))
 
@@ -753,6 +756,48 @@ def _groups(graph: _Graph) -> Iterable[list[OpRecord]]:
     return groups.values()
 
 
+def _by_norms(graph: _Graph, group: list[OpRecord]) -> Iterable[list[OpRecord]]:
+    """A kernel for each norm of a group: what one reads is made in its kernel, what no norm reads in that of the last one before it."""
+    norms = _norms(graph, group)
+    if len(set(norms.values())) < 2:
+        return (group,)
+    holder = dict(norms)
+    readers = {op.order: [r.order for index in op.writes for r in graph.readers.get(index, ())] for op in group}
+    makers = {op.order: [m.order for index in op.reads for m in graph.makers.get(index, ())] for op in group}
+
+    def hand(ops: Iterable[OpRecord], beside: Mapping[int, list[int]], choose: Callable[[list[int]], int]) -> None:
+        for order in (op.order for op in ops if op.order not in holder):
+            if near := [holder[other] for other in beside[order] if other in holder]:
+                holder[order] = choose(near)
+
+    hand(reversed(group), readers, min)
+    hand(group, makers, max)
+    hand(reversed(group), readers, min)
+    kernels: dict[int, list[OpRecord]] = {}
+    for op in group:
+        kernels.setdefault(holder[op.order], []).append(op)
+    return kernels.values()
+
+
+def _norms(graph: _Graph, group: Iterable[OpRecord]) -> dict[int, int]:
+    """Operators of norms -> the first one of each: a call of a norm's class that reduces rows, or one operator of its own."""
+    calls: dict[int, list[OpRecord]] = {}
+    found: dict[int, int] = {}
+    for op in group:
+        if _is_norm(graph, op):
+            calls.setdefault(op.call, []).append(op)
+        elif op.operator in _NORMS:
+            found[op.order] = op.order
+    for ops in calls.values():
+        if any(op.operator in _REDUCE for op in ops):
+            found.update(dict.fromkeys((op.order for op in ops), ops[0].order))
+    return found
+
+
+def _is_norm(graph: _Graph, op: OpRecord) -> bool:
+    return "norm" in graph.trace.calls[op.call].class_name.rpartition(".")[2].lower()
+
+
 def _is_light(graph: _Graph, op: OpRecord) -> bool:
     alone = len(op.writes) == 1 and len(graph.makers[op.writes[0]]) == 1
     whole = len(op.views) == 0 if not op.reads else {v.tensor for v in op.views} == set(op.reads)
@@ -792,7 +837,7 @@ def _stages(graph: _Graph, light: Collection[int]) -> dict[int, int]:
 def _rule_of(graph: _Graph, group: Sequence[OpRecord]) -> str:
     classes = {graph.trace.calls[op.call].class_name.rpartition(".")[2].lower() for op in group}
     names = {op.operator for op in group}
-    if any("norm" in name for name in classes):
+    if any(_is_norm(graph, op) for op in group):
         return "fused norm"
     if names & _ACTIVATIONS:
         return "fused activation"
