@@ -13,6 +13,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
+import transformers
 from opscope_schemas.dataflow import DataflowResult
 from opscope_schemas.errors import ValuesError
 from opscope_schemas.formula import evaluate
@@ -459,3 +461,14 @@ def test_what_a_model_returns_is_named_as_its_result_names_it(context: ToolConte
     }
     assert names == {"logits_per_image", "text_embeds", "image_embeds", *of_towers}
     assert not any(t.name for t in document.tensors if t.kind != "output")
+
+
+def test_what_a_layer_reads_last_is_no_output_of_the_pass(context: ToolContext) -> None:
+    """Deberta ends with its last layer: the mask that this reads is let go, and the states that it makes are returned."""
+    config = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 40, "vocab_size": 99, "pos_att_type": ["c2p", "p2c"], "relative_attention": True}  # fmt: skip
+    asked = DataflowArguments.model_validate({"target": "deberta-v2", "config": config})
+    flow = trace_dataflow(asked, context).document
+    model = transformers.DebertaV2Model(transformers.DebertaV2Config(**config)).eval()
+    with torch.no_grad():
+        returned = model(torch.ones(2, 7, dtype=torch.int64))
+    assert [len(t.shape) for t in flow.tensors if t.kind == "output"] == [t.dim() for t in returned.values()]

@@ -154,14 +154,29 @@ class _Scope:
         kind = record.kind
         if kind == "activation" and (not made or record.born < self._first):
             kind = "input"
-        elif kind == "activation" and record.last > self._last:
+        left = self._left(record)
+        if kind == "activation" and left is not None:
             kind = "output"
         readers = [self.numbers[op.order] for op in self.ops if record.index in op.reads]
         begin, end = self._span(record)
         return FlowTensor(
             id=self._ids[record.index], kind=kind, shape=record.info.shape, dtype=record.info.dtype, bytes=record.size,
-            name=record.info.name if kind == "output" else "", created_by=self.numbers.get(made, 0), consumed_by=tuple(readers), lives=(begin, end),
+            name=(left or record).info.name if kind == "output" else "", created_by=self.numbers.get(made, 0), consumed_by=tuple(readers), lives=(begin, end),
         )  # fmt: skip
+
+    def _left(self, record: TensorRecord) -> TensorRecord | None:
+        """The tensor, or what a folded sibling made in its place, that is there when the call is over: returned, or read later."""
+        end = max(self._last, self._call.end)
+        alike = [record, *(t for t in self._aliases.get(record.index, ()) if t.born <= end)]
+        return next((one for one in reversed(alike) if one.kind == "output" or one.last > end), None)
+
+    @cached_property
+    def _aliases(self) -> dict[int, list[TensorRecord]]:
+        found: dict[int, list[TensorRecord]] = {}
+        for record in self._tree.trace.tensors:
+            if record.alias_of is not None:
+                found.setdefault(record.alias_of, []).append(record)
+        return found
 
     def _span(self, record: TensorRecord) -> tuple[int, int]:
         """The first and last operator during which the tensor is in memory."""

@@ -122,6 +122,9 @@ class CallRecord(Frozen):
 
     index: int
     order: int
+    end: int = Field(
+        default=0, description="Order of the last event in it, the folded siblings that it calls included."
+    )
     parent: int = -1
     path: str
     class_name: str

@@ -193,7 +193,7 @@ class Writer:
         if event.forward is not None:
             forward_file, forward_line = frames.code_definition(event.forward)
         return CallRecord(
-            index=event.index, order=event.order, parent=event.parent, path=event.path,
+            index=event.index, order=event.order, end=event.end, parent=event.parent, path=event.path,
             class_name=f"{kind.__module__}.{kind.__qualname__}", file=file, line=line,
             forward_file=forward_file, forward_line=forward_line, site=event.site,
             repeat=self.text(repeat), parameters=self.text(self._sum(event.module, event.path, self._elements)),
@@ -231,7 +231,7 @@ class Writer:
     # ---- tensors
 
     def _tensors(self) -> Iterator[TensorRecord]:
-        """The tensors that an operator touches, or during which one runs."""
+        """The tensors that an operator touches, or during which one runs, and what the pass returns."""
         recorder = self.session.recorder
         touched = {i for op in recorder.ops for i in (*op.step.reads, *op.step.writes)}
         touched |= {kept.index for kept in (*recorder.flow.before, *recorder.flow.after)}
