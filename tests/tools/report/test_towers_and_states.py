@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,7 @@ import report_toy as toy
 from opscope_schemas.analysis import CallSite, Kernel, ModuleAnalysis, ModuleNode, TensorInfo
 from opscope_schemas.dataflow import CacheGrowth
 from opscope_tools.report.attending import attention_kind, heads_by_class
+from opscope_tools.report.configuration import configuration_rows
 from opscope_tools.report.facts import ImplementationFacts, module_of_call, walk
 from opscope_tools.report.findings import findings
 from opscope_tools.report.overview import key_features, layers_turned, turned_in
@@ -257,6 +259,55 @@ def test_a_list_of_modules_that_are_not_alike_is_no_stack_of_layers_and_those_th
     root = facts.tree.tree.model_copy(update={"children": children, "parameters": 200})
     tree = facts.tree.model_copy(update={"tree": root, "parameters": 200})
     assert said in unmarked(findings(replace(facts, tree=tree), [], Quotes())["2"])
+
+
+def in_stages(facts: ImplementationFacts, depths: Sequence[int]) -> ImplementationFacts:
+    """The toy in stages of so many layers, which hold 60 of 100 weights of each; alike ones are folded but in the first stage."""
+
+    def listed(name: str, held: Sequence[ModuleNode]) -> ModuleNode:
+        total = sum(one.parameters for one in held)
+        return ModuleNode(name=name, class_name="m.List", children=tuple(held), parameters=total)
+
+    built = []
+    for at, depth in enumerate(depths):
+        one = ModuleNode(name="0", class_name="m.ToyLayer", children=CONV, parameters=60 // depth)
+        several = [one.model_copy(update={"name": str(n)}) for n in range(depth)]
+        folded = [one.model_copy(update={"name": f"0-{depth - 1}", "repeat": depth, "parameters": 60})]
+        parts = (
+            ModuleNode(name="patch_embeddings", class_name="m.PatchEmbeddings", children=CONV, parameters=30),
+            listed("blocks", several if at == 0 or depth == 1 else folded),
+            ModuleNode(name="norm", class_name=LINEAR, parameters=10),
+        )
+        built.append(ModuleNode(name=str(at), class_name="m.Stage", children=parts, parameters=100))
+    root = facts.tree.tree.model_copy(update={"children": (listed("stages", built),), "parameters": 100 * len(depths)})
+    tree = facts.tree.model_copy(update={"tree": root, "parameters": root.parameters})
+    return replace(facts, tree=tree, points={}, values={**facts.values, "num_layers": len(depths)})
+
+
+@pytest.mark.parametrize("depths", [(2, 2), (2, 3, 1), (3, 1)])
+def test_stages_are_no_layers_but_what_holds_them(facts: ImplementationFacts, depths: Sequence[int]) -> None:
+    staged = in_stages(facts, depths)
+    assert "Repeated layers (those of `stages.*.blocks`) hold 60.0 % of" in unmarked(
+        findings(staged, [], Quotes())["2"]
+    )
+    assert f", {sum(depths)} layers in {len(depths)} stages" in unmarked(story(staged, Quotes())[0])
+    rows = {name: text for name, _, text in configuration_rows(staged, Quotes())}
+    assert rows["`num_layers`"].startswith("stages, each of layers of its own")
+    assert not configuration_rows(facts, Quotes())[1][2].startswith("stages")
+
+
+def test_embeddings_of_several_stages_in_a_list_are_no_layers(facts: ImplementationFacts) -> None:
+    lists = {"embeddings": "m.PatchEmbeddings", "blocks": "m.ToyLayer"}
+    children = tuple(
+        ModuleNode(
+            name=name, class_name="m.List", parameters=100,
+            children=tuple(ModuleNode(name=str(n), class_name=kind, children=CONV, parameters=50) for n in range(2)),
+        )
+        for name, kind in lists.items()
+    )  # fmt: skip
+    root = facts.tree.tree.model_copy(update={"children": children, "parameters": 200})
+    held = replace(facts, tree=facts.tree.model_copy(update={"tree": root, "parameters": 200}))
+    assert "(those of `blocks`) hold 50.0 %" in unmarked(findings(held, [], Quotes())["2"])
 
 
 def test_positions_of_the_sequence_enter_through_the_class_that_its_length_decides(facts: ImplementationFacts) -> None:

@@ -89,7 +89,19 @@ def test_leads_claim_no_more_than_was_compared(facts: ImplementationFacts) -> No
         for phase, found in facts.estimates.items()
     }
     said = findings(replace(facts, estimates=inside), [], Quotes())
-    assert said["4"].startswith("Among the model's own classes that hold no other of them, ")
+    assert said["4"].startswith(
+        "Among the model's own classes that hold no other with more than one operator or module in it, "
+    )
+
+
+@pytest.mark.parametrize(
+    ("repeat", "said"), [("1", "each run of them counted"), ("{num_layers}", "what repeats counted once")]
+)
+def test_the_longest_chain_says_what_of_the_pass_it_counts(facts: ImplementationFacts, repeat: str, said: str) -> None:
+    graph = facts.graphs[0]
+    operators = tuple(one.model_copy(update={"repeat": repeat}) for one in graph.operators)
+    told = replace(facts, graphs=(graph.model_copy(update={"operators": operators}), *facts.graphs[1:]))
+    assert f"operators, {said}: " in findings(told, [], Quotes())["6"]
 
 
 def test_settings_that_tell_layers_apart_are_named_as_such(periodic: ImplementationFacts) -> None:

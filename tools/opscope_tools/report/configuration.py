@@ -18,6 +18,7 @@ from opscope_schemas.units import things
 from opscope_tools.report import scan
 from opscope_tools.report.crossing import crossing_said
 from opscope_tools.report.facts import ImplementationFacts, product_widths, short, size_at, walk
+from opscope_tools.report.nodes import stages
 from opscope_tools.report.overview import (
     checked,
     device_tests_said,
@@ -122,6 +123,8 @@ def configuration_rows(facts: ImplementationFacts, quotes: Quotes) -> list[Row]:
                 if facts.classes_of("mixture of experts")
                 else "a size of which the model makes that of its feed-forward layers: no weight is so wide"
             )
+        if name == "num_layers" and value and value == len(stages(facts.tree.tree)):
+            meaning = "stages, each of layers of its own"
         meaning += " of the encoder" * _decoder_has_its_own(facts, attribute)
         if parts:
             rows.append(_of_parts(facts, name, meaning, parts, quotes))

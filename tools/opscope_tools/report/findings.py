@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from opscope_schemas.analysis import ModuleNode
 from opscope_schemas.estimates import launches
 from opscope_schemas.formula import evaluate, variables
 from opscope_schemas.units import seconds, things
@@ -15,11 +14,12 @@ from opscope_tools.report.configuration import layer_settings
 from opscope_tools.report.facts import ImplementationFacts, is_leaf, issued_in, leaves, short, walk
 from opscope_tools.report.insights import share_of_time
 from opscope_tools.report.kinds import kinds_of
+from opscope_tools.report.nodes import layer_lists
 from opscope_tools.report.parallel import Split, strategies
 from opscope_tools.report.quotes import Quotes, joined
 from opscope_tools.report.tasks import Task
 
-__all__ = ["findings", "ranks_line", "repeated"]
+__all__ = ["findings", "ranks_line"]
 
 #: lists of layers that are named
 _LISTS = 4
@@ -49,7 +49,7 @@ def findings(facts: ImplementationFacts, catalogue: Sequence[Task], quotes: Quot
 
 def _layers(facts: ImplementationFacts, quotes: Quotes) -> str:
     """What share of the parameters stands in layers, and in which lists these are."""
-    found = _lists(facts.tree.tree, "")
+    found = layer_lists(facts.tree.tree)
     held = sum(node.parameters for nodes in found.values() for node in nodes)
     if not held or not facts.tree.parameters:
         return f"`{short(facts.subject)}` repeats no layer."
@@ -58,42 +58,6 @@ def _layers(facts: ImplementationFacts, quotes: Quotes) -> str:
     more = [f"{len(names) - _LISTS} further lists"] if len(names) > _LISTS + 1 else []
     of = f" (those of {joined([*names[:_LISTS], *more] if more else names)})" * bool(names)
     return f"Repeated layers{of} hold {share} % of the parameters; the rest stands outside of them."
-
-
-def repeated(node: ModuleNode) -> list[ModuleNode]:
-    """Layers: modules that are alike in a row, and those of a list that holds a few kinds of them again and again."""
-    return [found for nodes in _lists(node, "").values() for found in nodes]
-
-
-def _lists(node: ModuleNode, path: str) -> dict[str, list[ModuleNode]]:
-    """The layers by the path of the list that holds them, `*` for the numbers of a list that holds it."""
-    if node.repeat > 1:
-        return {} if _bare(node) else {path.rpartition(".")[0]: [node]}
-    numbered = [child for child in node.children if child.name[:1].isdigit()]
-    if len(numbered) > 1 and _stacked(numbered):
-        return {path: numbered}
-    found: dict[str, list[ModuleNode]] = {}
-    for child in node.children:
-        name = "*" if child.name[:1].isdigit() else child.name
-        for place, nodes in _lists(child, f"{path}.{name}" if path else name).items():
-            found.setdefault(place, []).extend(nodes)
-    return found
-
-
-def _stacked(numbered: Sequence[ModuleNode]) -> bool:
-    """Whether numbered modules are layers: fewer classes than modules, none an operator of the library, and each that stands once holds
-    others; a projection, an activation and a projection are steps of one module."""
-    often = Counter[str]()
-    for child in numbered:
-        often[child.class_name] += child.repeat
-    return len(often) < often.total() and not any(
-        _bare(child) or (often[child.class_name] == 1 and not child.children) for child in numbered
-    )
-
-
-def _bare(node: ModuleNode) -> bool:
-    """Whether a module is one operator of the library, with or without a weight."""
-    return node.class_name.startswith("torch.") and not node.children
 
 
 def _pinned(facts: ImplementationFacts, sizes: Sequence[str]) -> dict[str, list[str]]:
@@ -161,7 +125,7 @@ def _dearest(facts: ImplementationFacts, quotes: Quotes) -> str:
             key = f"module.{name}.{document.phase}.share_of_time"
             said.append(f"`{short(name)}` {quotes.decimal(key, 100 * shares[name], 1)} % of {document.phase}")
     return (
-        f"Among the model's own classes that hold no other of them, the libraries' modules inside each counted to it, the largest part of the time goes to {', '.join(said)}."
+        f"Among the model's own classes that hold no other with more than one operator or module in it, all inside each counted to it, the largest part of the time goes to {', '.join(said)}."
         if said
         else "What each class computes and moves, from its own operators."
     )
@@ -194,9 +158,12 @@ def _chain(facts: ImplementationFacts, quotes: Quotes) -> str:
         for kernel in call.kernels or ()
         if is_leaf(kernel)
     )
+    once = "each run of them counted"
+    if any(evaluate(operator.repeat, values) > 1 for operator in graph.operators):
+        once = f"what repeats{', also the steps of loops, which follow one another,' if looped else ''} counted once"
     return (
-        f"The longest chain of {facts.main.phase} is {depth} of {quotes('flow.operators', len(graph.operators))} {things(len(graph.operators), 'operator')}, layers "
-        f"{'and the steps of loops, which follow one another, ' if looped else ''}once: what stands beside it may run at the same time."
+        f"The longest chain of {facts.main.phase} is {depth} of {quotes('flow.operators', len(graph.operators))} {things(len(graph.operators), 'operator')}, "
+        f"{once}: what stands beside it may run at the same time."
     )
 
 

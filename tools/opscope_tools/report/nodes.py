@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
@@ -15,9 +16,21 @@ from opscope_schemas.analysis import Kernel, ModelTreeResult, ModuleNode
 from opscope_schemas.formula import evaluate
 from opscope_schemas.units import things
 
-from opscope_tools.report.facts import ImplementationFacts
+from opscope_tools.report.facts import ImplementationFacts, role_of
 
-__all__ = ["counted_again", "find", "layers_of", "modules_at", "node_of", "numbers_said", "tied_modules", "weights_of"]
+__all__ = [
+    "counted_again",
+    "find",
+    "layer_lists",
+    "layers_of",
+    "modules_at",
+    "node_of",
+    "numbers_said",
+    "repeated",
+    "stages",
+    "tied_modules",
+    "weights_of",
+]
 
 #: stretches of layer numbers that a label lists
 _MOST = 16
@@ -110,6 +123,76 @@ def counted_again(tree: ModelTreeResult, node: ModuleNode) -> int:
 def weights_of(tree: ModelTreeResult, node: ModuleNode) -> int:
     """How many weights one such module has, a weight that several of its parts share once."""
     return node.parameters // node.repeat - counted_again(tree, node)
+
+
+def repeated(node: ModuleNode) -> list[ModuleNode]:
+    """Layers: modules that are alike in a row, and those of a list that holds a few kinds of them again and again."""
+    return [found for nodes in layer_lists(node).values() for found in nodes]
+
+
+def stages(node: ModuleNode) -> list[list[ModuleNode]]:
+    """The layers of each of the numbered modules that hold layers, and are none themselves."""
+    numbered = _numbered(node)
+    if any(map(_is_stage, numbered)):
+        return [[one for nodes in layer_lists(stage, staged=True).values() for one in nodes] for stage in numbered]
+    return [found for child in node.children for found in stages(child)]
+
+
+def _is_stage(node: ModuleNode) -> bool:
+    """Whether a module that is not called a layer holds a list of such as are."""
+    held = [] if node.repeat > 1 or _is_layer(node) else repeated(node)
+    return bool(held) and all(map(_is_layer, held))
+
+
+def _is_layer(node: ModuleNode) -> bool:
+    """By its name."""
+    return role_of(node.class_name, ()) == "layer"
+
+
+def _numbered(node: ModuleNode) -> list[ModuleNode]:
+    """What a list of modules holds."""
+    return [child for child in node.children if child.name[:1].isdigit()]
+
+
+def layer_lists(node: ModuleNode, path: str = "", *, staged: bool = False) -> dict[str, list[ModuleNode]]:
+    """The layers by the path of the list that holds them, `*` for the numbers of a list that holds it; one that stands alone is a layer
+    in a stage."""
+    if node.repeat > 1:
+        return {} if _bare(node) else {path.rpartition(".")[0]: [node]}
+    numbered = _numbered(node)
+    of_stages = any(map(_is_stage, numbered))
+    if (len(numbered) > 1 and _stacked(numbered) and not of_stages) or (
+        staged and [*map(_is_layer, numbered)] == [True]
+    ):
+        return {path: numbered}
+    found: dict[str, list[ModuleNode]] = {}
+    for child in node.children:
+        name = "*" if child.name[:1].isdigit() else child.name
+        below = layer_lists(
+            child, f"{path}.{name}" if path else name, staged=staged or (of_stages and child in numbered)
+        )
+        for place, nodes in below.items():
+            found.setdefault(place, []).extend(nodes)
+    return found
+
+
+def _stacked(numbered: Sequence[ModuleNode]) -> bool:
+    """Whether numbered modules are layers: fewer classes than modules, none an operator of the library or an embedding, and each that
+    stands once holds others; a projection, an activation and a projection are steps of one module."""
+    often = Counter[str]()
+    for child in numbered:
+        often[child.class_name] += child.repeat
+    return len(often) < often.total() and not any(
+        _bare(child)
+        or role_of(child.class_name, ()) == "embedding"
+        or (often[child.class_name] == 1 and not child.children)
+        for child in numbered
+    )
+
+
+def _bare(node: ModuleNode) -> bool:
+    """Whether a module is one operator of the library, with or without a weight."""
+    return node.class_name.startswith("torch.") and not node.children
 
 
 def numbers_said(layers: Sequence[int]) -> str:

@@ -16,9 +16,9 @@ from opscope_tools.report import scan
 from opscope_tools.report.attending import attention_kind, heads_by_class, parts_said
 from opscope_tools.report.changes import STEPS, units
 from opscope_tools.report.facts import ImplementationFacts, leaves, short, told_hidden
-from opscope_tools.report.findings import repeated
 from opscope_tools.report.glance import devices_said
 from opscope_tools.report.kinds import sliding_window, windowed
+from opscope_tools.report.nodes import repeated, stages
 from opscope_tools.report.overview import of_latents
 from opscope_tools.report.purposes import shared_experts
 from opscope_tools.report.quotes import Quotes, in_code, joined
@@ -100,12 +100,13 @@ def _layers(facts: ImplementationFacts, quotes: Quotes) -> str:
         return " and ".join(
             f"{quotes(f'{name}.layers', count)} {things(count, 'layer')} in `{name}`" for name, count in towers.items()
         )
+    if held := [] if facts.within else stages(facts.tree.tree):
+        count = sum(one.repeat for stage in held for one in stage)
+        return f"{quotes('layers', count)} layers in {quotes('layers.stages', len(held))} {things(len(held), 'stage')}"
     layers = values.get("num_layers", config.get("num_hidden_layers"))
-    repeated = not facts.within or any("num_layers" in variables(k.repeat) for k in facts.main.kernels)
+    told = not facts.within or any("num_layers" in variables(k.repeat) for k in facts.main.kernels)
     return (
-        f"{quotes('layers', layers)} {things(layers, 'layer')}"
-        if isinstance(layers, int) and layers and repeated
-        else ""
+        f"{quotes('layers', layers)} {things(layers, 'layer')}" if isinstance(layers, int) and layers and told else ""
     )
 
 
