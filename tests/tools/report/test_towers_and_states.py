@@ -190,6 +190,60 @@ def test_a_tower_whose_operators_are_given_parts_of_the_sequence_says_in_which_c
     assert "all others in 1 call" in said
 
 
+def with_summary(facts: ImplementationFacts, *, often: int = 3) -> ImplementationFacts:
+    """The tower, of 256 places, in `often` of whose 3 calls a module makes 16 keys and values of them."""
+    both = with_tower(facts, parts=3 - often)
+    mean = toy.basic("aten.mean.dim", "variance = x.pow(2)", "8", "8", "8")
+    reduced = toy.call("toyland.modeling_toy.ToyReduction", "reduction", "self.norm(hidden_states)", (mean,))
+    reduced = reduced.model_copy(update={"inputs": (shaped("256", "112"),), "outputs": (shaped("16", "112"),)})
+
+    def summed(kernel: Kernel) -> Kernel:
+        if kernel.class_name.endswith("ToyTowerAttention") and kernel.repeat == str(often):
+            given = attends(shaped("1", "16", "256", "7"), shaped("1", "16", "16", "7"), "qkv =")
+            return kernel.model_copy(update={"kernels": (reduced, given)})
+        return kernel.model_copy(update={"kernels": tuple(map(summed, kernel.kernels))}) if kernel.kernels else kernel
+
+    main = both.main.model_copy(update={"kernels": tuple(map(summed, both.main.kernels))})
+    return replace(both, documents=(main,), graphs=(toy.graph(main),))
+
+
+def test_keys_that_sum_up_what_queries_are_made_of_are_told_to_be_fewer(facts: ImplementationFacts) -> None:
+    told = with_summary(facts)
+    said = toy.unmarked(purpose(told, alone(told, "ToyTowerAttention"), Quotes()))
+    assert (
+        "read all others, by way of fewer keys and values that `reduction` makes of them (here 16 for 256 tokens)"
+        in said
+    )
+    some = with_summary(facts, often=1)
+    said = toy.unmarked(purpose(some, alone(some, "ToyTowerAttention"), Quotes()))
+    assert ", in 1 of 3 calls by way of fewer keys and values that `reduction` makes of them" in said
+    plain = with_tower(facts)
+    assert "fewer" not in purpose(plain, alone(plain, "ToyTowerAttention"), Quotes())
+
+
+@pytest.mark.parametrize(
+    ("window", "said"),
+    [
+        (("3", "3"), "takes each token and back, with a non-linearity between; a convolution of 3 x 3 lets neighbouring tokens meet."),
+        (("5",), "; a convolution of 5 lets neighbouring tokens meet."),
+        (("1", "1"), "takes each token by itself and back, with a non-linearity between."),
+        ((), "takes each token by itself and back, with a non-linearity between."),
+    ],
+)  # fmt: skip
+def test_a_network_with_a_convolution_over_neighbours_takes_no_token_by_itself(
+    facts: ImplementationFacts, window: tuple[str, ...], said: str
+) -> None:
+    slid = toy.basic(f"aten.{'convolution' if window else 'mean'}.default", "variance = x.pow(2)", "8", "8", "8")
+    slid = slid.model_copy(update={"inputs": (shaped("1", "8", "64"), shaped("8", "1", *window), shaped("8"))})
+    inner = toy.call("toyland.modeling_toy.ToyFilter", "dwconv", "self.norm(hidden_states)", (slid,))
+    network = toy.call("toyland.modeling_toy.ToyMLP", "mlp", "self.norm(hidden_states)", (inner,))
+    main = facts.main.model_copy(update={"kernels": (*facts.main.kernels, network)})
+    config = {name: value for name, value in facts.tree.config.items() if name != "intermediate_size"}
+    tree = facts.tree.model_copy(update={"config": config})
+    held = replace(facts, documents=(main,), graphs=(toy.graph(main),), tree=tree)
+    assert said in toy.unmarked(purpose(held, alone(held, "ToyMLP"), Quotes()))
+
+
 def test_classes_of_attention_with_other_heads_are_told_each_and_stand_for_no_kind_of_the_whole(
     facts: ImplementationFacts,
 ) -> None:

@@ -38,6 +38,8 @@ _BENDS = frozenset("tanh sigmoid relu gelu silu softplus".split())
 _OF_TOKENS = (2, 3)
 #: of a projection, in keys
 _ENDS = ("taken", "given")
+#: the first axes of a convolution's weight, behind which those of its window stand
+_CHANNELS = ("given", "taken")
 
 
 def purpose(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) -> str:
@@ -141,7 +143,7 @@ def _attention(of: _Subject) -> str:
     name = of.module.class_name
     kind, kept = heads_of(of.facts, name), keeps_cache(of.facts, name)
     both = bool(of.facts.tree.config.get("is_encoder_decoder"))  # in a model of both sides one class does either
-    read = _sides(of) if both else "" if kept else _others(of)
+    read = _sides(of) if both else "" if kept else f"{_others(of)}{_fewer(of)}"
     if kind is None:
         how = "queries are compared with keys, and values summed by what that gives"
         return f"lets each token read {read}: {how}" if read else f"is attention: {how}"
@@ -188,6 +190,41 @@ def _others(of: _Subject) -> str:
         f"{read} in {of.quotes(f'{key}{at}', count)} {things(count, 'call')}"
         for at, (read, count) in enumerate(counts.items(), 1)
     )
+
+
+def _fewer(of: _Subject) -> str:
+    """That keys and values are fewer than queries, where calls are given one tensor alone, so that these sum it up; of how many calls."""
+    kinds, key = of.facts.call_kinds.get(of.module.class_name, ()), f"module.{of.module.class_name}"
+    found = [(kind, summed) for kind in kinds if (summed := _summed(of, kind.shown)) is not None]
+    if not found:
+        return ""
+    some, calls = sum(kind.count for kind, _ in found), sum(kind.count for kind in kinds)
+    among = f" in {of.quotes(f'{key}.summing', some)} of {of.quotes(f'{key}.calls', calls)} calls" * (some < calls)
+    first, (queries, keys, made) = found[0]
+    by = f" that `{made}` makes of them" * bool(made)
+    here = first is kinds[0]
+    numbers = (
+        f" (here {of.quotes(f'{key}.keys', keys)} for {of.quotes(f'{key}.queries', queries)} tokens)" if here else ""
+    )
+    return f",{among} by way of fewer keys and values{by}{numbers}"
+
+
+def _summed(of: _Subject, call: Kernel) -> tuple[int, int, str] | None:
+    """How many queries and keys an operator of attention is given in a call whose one tensor both are made of, and which module makes
+    the keys fewer; None where they are not."""
+    if len([t for t in call.inputs if len(t.shape) in _OF_TOKENS and "float" in t.dtype]) != 1:
+        return None
+    for _, _, kernel in walk((call,), ""):
+        queries, keys = (_product(of, [count]) for count in _compared(kernel) or ("0", "0"))
+        if 0 < keys < queries:
+            return queries, keys, next((k.attribute for k in call.kernels or () if _sums_up(of, k)), "")
+    return None
+
+
+def _sums_up(of: _Subject, call: Kernel) -> bool:
+    """Whether a module gives fewer vectors than it is given."""
+    shapes = [t.shape for t in (*call.inputs[:1], *call.outputs[:1]) if t.shape]
+    return bool(call.class_name) and len(shapes) > 1 and 0 < _product(of, shapes[1][:-1]) < _product(of, shapes[0][:-1])
 
 
 def _parted(of: _Subject, call: Kernel) -> str:
@@ -247,12 +284,19 @@ def _lengths(of: _Subject) -> Iterator[tuple[str, str]]:
         return
     for call in (call for kind in of.facts.call_kinds.get(of.module.class_name, ()) for call in kind.calls):
         for _, _, kernel in walk((call,), ""):
-            if is_fused(kernel) and len(kernel.inputs) > 1 and all(len(t.shape) > 1 for t in kernel.inputs[:2]):
-                queries, keys = (each.shape[-2] for each in kernel.inputs[:2])
-                yield queries, keys
-            elif "softmax" in kernel.operator and kernel.outputs and len(kernel.outputs[0].shape) > 1:
-                queries, keys = kernel.outputs[0].shape[-2:]
-                yield queries, keys
+            if (compared := _compared(kernel)) is not None:
+                yield compared
+
+
+def _compared(kernel: Kernel) -> tuple[str, str] | None:
+    """How many queries and keys an operator of attention, or the softmax of one in parts, is given."""
+    if is_fused(kernel) and len(kernel.inputs) > 1 and all(len(t.shape) > 1 for t in kernel.inputs[:2]):
+        queries, keys = (each.shape[-2] for each in kernel.inputs[:2])
+        return queries, keys
+    if "softmax" in kernel.operator and kernel.outputs and len(kernel.outputs[0].shape) > 1:
+        queries, keys = kernel.outputs[0].shape[-2:]
+        return queries, keys
+    return None
 
 
 def _window(of: _Subject) -> str:
@@ -326,7 +370,26 @@ def _network(of: _Subject) -> str:
     gated = any("gate" in name for name in names) or len([n for n in names if "proj" in n or n.startswith("w")]) > 2
     sizes = f" from {wide} to {inner} values and back" if wide and inner else " and back"
     how = "; one of two products in between gates the other" if gated else ""
-    return f"takes each token by itself{sizes}, with a non-linearity between{how}"
+    windows = _windows(of)
+    alone = " by itself" * (not windows)
+    met = f"; a convolution of {_or(windows)} lets neighbouring tokens meet" if windows else ""
+    return f"takes each token{alone}{sizes}, with a non-linearity between{how}{met}"
+
+
+def _windows(of: _Subject) -> list[str]:
+    """Over how many places its convolutions reach, in each direction: `3 x 3`; none that takes each place by itself."""
+    call, key = of.facts.calls.get(of.module.class_name), f"module.{of.module.class_name}"
+    found: dict[tuple[Rational | str, ...], None] = {}
+    for _, _, kernel in walk((call.kernels if call else None) or of.module.kernels, ""):
+        if bare(kernel.operator) == "convolution" and len(kernel.inputs) > 1:
+            found[tuple(size_at(size, of.values) for size in kernel.inputs[1].shape[len(_CHANNELS) :])] = None
+    reaching = [sizes for sizes in found if any(size != 1 for size in sizes)]
+    return [
+        " x ".join(
+            str(s) if isinstance(s, str) else of.quotes(f"{key}.reach{at}.{axis}", s) for axis, s in enumerate(sizes, 1)
+        )
+        for at, sizes in enumerate(reaching, 1)
+    ]
 
 
 def _or(said: Sequence[str]) -> str:
