@@ -6,6 +6,8 @@ Makers, readers and lifetimes are those of the operator graph; sizes are product
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from itertools import product
 
 from opscope_schemas.analysis import Kernel, ModelAnalysis, TensorInfo
 from opscope_schemas.dataflow import Dataflow, FlowOperator, PeakPoint
@@ -29,6 +31,8 @@ _NOTABLE = 1.05
 _GROWING = {"seq_len": "{:,} tokens", "cache_len": "{:,} cached tokens", "batch_size": "a batch of {:,}"}
 #: the largest that is looked at where the model sets no limit
 _LARGEST = 4096
+#: how much smaller and larger than here the sizes are that are tried
+_FACTORS = tuple(map(Fraction, ("1/4", "1/2", "2", "4", "16")))
 _WIDTHS = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
 
 
@@ -79,7 +83,7 @@ def peak_lines(facts: ImplementationFacts, catalogue: Sequence[Task]) -> list[st
 def _next_peak(
     facts: ImplementationFacts, document: ModelAnalysis, graph: Dataflow, ranked: Sequence[PeakPoint]
 ) -> str:
-    """Which operator becomes the peak of a longer or larger pass, and at which size; else which others it may be."""
+    """Which operator becomes the peak of a longer or larger pass, and at which size; else which others are it at sizes that were tried."""
     point, others = facts.point(document), ranked[1:]
     if not others:
         return "At no sizes does another operator hold more."
@@ -87,11 +91,49 @@ def _next_peak(
         if (found := _overtaken(facts, document, ranked, name)) is not None:
             size, peak = found
             return f"At {unit.format(size)} another passes it: {_during(graph, peak)}, with `{peak.bytes}` bytes."
-    held = plain_bytes(evaluate(others[0].bytes, point))
-    said = f"{_during(graph, others[0])}, during which {held} live here"
-    if len(others) == 1:
+    tried = _tried(facts, document, ranked)
+    passing = [peak for peak in others if any(_largest(ranked, there) is peak for there in tried)]
+    if not passing:
+        return (
+            "" if not tried else f"At none of {len(tried)} other sizes that were tried does another operator hold more."
+        )
+    held = plain_bytes(evaluate(passing[0].bytes, point))
+    said = f"{_during(graph, passing[0])}, during which {held} live here"
+    if len(passing) == 1:
         return f"At other sizes it may be {said}."
-    return f"At other sizes it may be one of {len(others)} other operators, as {said}."
+    return f"At other sizes it may be one of {len(passing)} other operators, as {said}."
+
+
+def _largest(ranked: Sequence[PeakPoint], there: Mapping[str, Rational]) -> PeakPoint:
+    return max(ranked, key=lambda peak: evaluate(peak.bytes, there))
+
+
+def _tried(
+    facts: ImplementationFacts, document: ModelAnalysis, ranked: Sequence[PeakPoint]
+) -> list[Mapping[str, Rational]]:
+    """Points inside the conditions at which each size of the call, and all of them, are smaller or larger than here."""
+    point, limit = facts.point(document), position_limit(facts.tree)
+    derived = {v.name: variables(v.definition) for v in document.variables if v.definition}
+    named = frozenset().union(*(variables(peak.bytes) for peak in ranked))
+    bound = frozenset().union(*(derived[name] for name in named & derived.keys()))
+    sizes = [
+        v.name for v in document.variables
+        if v.kind == "symbol" and not v.config_key and v.name in named - bound and not v.name.endswith("_bytes")
+    ]  # fmt: skip
+    asked = _met(document, point)
+    groups = list(dict.fromkeys([*((name,) for name in sizes), tuple(sizes)])) if sizes else []
+    found: list[Mapping[str, Rational]] = []
+    for names, factor in product(groups, _FACTORS):
+        there = {**point, **{name: max(1, int(point[name] * factor)) for name in names}}
+        short = all(there.get(name, 0) <= (limit or there[name]) for name in names if name.endswith("_len"))
+        if there != point and short and all(holds(c, there) for c in asked):
+            found.append(there)
+    return found
+
+
+def _met(document: ModelAnalysis, point: Mapping[str, Rational]) -> list[str]:
+    """The conditions that hold at the point; others a trace made there made good."""
+    return [c for c in document.conditions if variables(c) <= point.keys() and holds(c, point)]
 
 
 def _during(graph: Dataflow, peak: PeakPoint) -> str:
@@ -110,14 +152,11 @@ def _overtaken(
     if not point.get(name) or any(derived & variables(peak.bytes) for peak in ranked):
         return None
     limit = position_limit(facts.tree) if name != "batch_size" else None
-    # others a trace at the point made good
-    asked = [c for c in document.conditions if variables(c) <= point.keys() and holds(c, point)]
+    asked = _met(document, point)
 
     def largest(size: int) -> PeakPoint | None:
         there = {**point, name: size}
-        return (
-            max(ranked, key=lambda peak: evaluate(peak.bytes, there)) if all(holds(c, there) for c in asked) else None
-        )
+        return _largest(ranked, there) if all(holds(c, there) for c in asked) else None
 
     low = high = int(point[name])
     while largest(high) is ranked[0]:
