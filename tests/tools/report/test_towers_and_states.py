@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 import report_toy as toy
-from opscope_schemas.analysis import CallSite, Kernel, ModuleAnalysis, ModuleNode, TensorInfo
+from opscope_schemas.analysis import CallSite, Kernel, ModelInput, ModuleAnalysis, ModuleNode, TensorInfo, Variable
 from opscope_schemas.dataflow import CacheGrowth
 from opscope_tools.report.attending import attention_kind, heads_by_class
 from opscope_tools.report.configuration import configuration_rows
@@ -375,6 +375,36 @@ def test_positions_of_the_sequence_enter_through_the_class_that_its_length_decid
     answers = " ".join(faq(replace(facts, documents=(main,), graphs=(toy.graph(main),)), Quotes()))
     assert "through `ToyRotary` (" in answers
     assert "ToyTowerRotary" not in answers
+
+
+def test_what_takes_no_sequence_of_tokens_is_asked_for_the_sizes_that_it_takes(
+    facts: ImplementationFacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = (
+        Variable(name="batch_size", meaning="images", default=1, kind="fixed"),
+        Variable(name="image_height", meaning="height", default=224),
+        Variable(name="a_bytes", meaning="bytes", default=2),
+    )
+    given = (ModelInput(name="pixel_values", shape=("1", "3", "{image_height}"), dtype="bfloat16"),)
+    variables = (*(v for v in facts.main.variables if v.config_key), *sizes)
+    main = facts.main.model_copy(update={"variables": variables, "model_inputs": given})
+    config = {k: v for k, v in facts.tree.config.items() if k != "max_position_embeddings"}
+    tree = facts.tree.model_copy(update={"config": config})
+    graph = toy.graph(main).model_copy(update={"cache": None})
+    told = replace(facts, documents=(main,), graphs=(graph,), tree=tree, points={})
+    lengths, longest = (toy.unmarked(said) for said in faq(told, Quotes())[:2])
+    assert (
+        "takes `pixel_values` and no sequence of tokens. Its formulas hold for every `image_height` inside" in lengths
+    )
+    assert "; `batch_size` = 1 stays as traced; others" in lengths
+    assert longest.startswith("It takes no sequence of tokens: which sizes `pixel_values` may have, the conditions of")
+    assert longest.endswith("and no module or weight is named after positions.")
+    table = ModuleNode(name="embeddings", class_name="m.Embeddings", weights={"position_embeddings": (1, 1, 8)})
+    root = tree.tree.model_copy(update={"children": (*tree.tree.children, table)})
+    named = replace(told, tree=tree.model_copy(update={"tree": root}))
+    assert "named after positions" not in faq(named, Quotes())[1]
+    monkeypatch.setattr("opscope_tools.report.reference.matching", lambda *_, **__: [])
+    assert "One pass takes `pixel_values` whole, and no pass goes on from it." in toy.unmarked(faq(told, Quotes())[-1])
 
 
 def test_an_operator_that_fuses_several_is_told_with_all_its_lines_the_dearest_first(

@@ -106,8 +106,16 @@ def faq(facts: ImplementationFacts, quotes: Quotes) -> list[str]:
 
 def _variable_lengths(facts: ImplementationFacts, quotes: Quotes) -> str:
     here = f"`{short(facts.main.class_name)}` ({facts.pointer(facts.main.class_name)})"
-    if not any(v.name == "seq_len" for v in facts.main.variables):
-        return f"{here} has no seq_len: its formulas are those of inputs whose sizes the conditions of section 3.3 leave open; others need a trace of their own."
+    if not _of_tokens(facts):
+        free, fixed = (_sizes(facts, fixed=kind) for kind in (False, True))
+        held = [f"`{name}` = {quotes(f'config.{name}', facts.point(facts.main)[name])}" for name in fixed]
+        stay = f"; {joined(held)} {'stays' if len(held) == 1 else 'stay'} as traced" if held else ""
+        hold = (
+            f"every {joined(f'`{name}`' for name in free)} inside the conditions of section 3.3"
+            if free
+            else "these sizes alone"
+        )
+        return f"{here} takes {_given(facts)} and no sequence of tokens. Its formulas hold for {hold}{stay}; others need a trace of their own."
     # a line may choose between several: `mask_function = create_causal_mask if ... else create_sliding_window_causal_mask`
     masks = matching(facts, r"\b(create_\w*mask\w*|_prepare_\w*mask\w*|_update_causal_mask)\b", every=True)
     bounded = windowed(facts)
@@ -133,6 +141,21 @@ def _variable_lengths(facts: ImplementationFacts, quotes: Quotes) -> str:
     most = facts.table_rows
     takes = "takes any seq_len" if most is None else f"takes a seq_len of up to {quotes('table_positions', most)}"
     return f"{here} {takes}; the formulas hold where the conditions of section 3.3 do.{used}"
+
+
+def _of_tokens(facts: ImplementationFacts) -> bool:
+    return any(v.name == "seq_len" for v in facts.main.variables)
+
+
+def _given(facts: ImplementationFacts) -> str:
+    """The inputs of the pass by name."""
+    return joined(f"`{name}`" for name in dict.fromkeys(i.name for i in facts.main.model_inputs)) or "its inputs"
+
+
+def _sizes(facts: ImplementationFacts, *, fixed: bool) -> list[str]:
+    """The sizes of what the pass takes that its formulas hold as numbers, or that they leave open."""
+    own = [v for v in facts.main.variables if not v.config_key and not v.name.endswith("_bytes")]
+    return [v.name for v in own if v.kind != "derived" and (v.kind == "fixed") == fixed]
 
 
 def _where(facts: ImplementationFacts) -> str:
@@ -166,7 +189,17 @@ def _longest(facts: ImplementationFacts, quotes: Quotes) -> str:
         others = matching(facts, r"\b(interpolate_pos\w*)\b")[:1]
         more = f"; {_listed(others)} fits them to inputs of other sizes" if others else ""
         return f"The weight `{name}` holds {rows} positions; section 3.3 says which inputs have as many{more}."
-    return f"None declared: searched `{short(facts.tree.config_class)}` ({where}) and what it holds for max_position_embeddings."
+    searched = f"searched `{short(facts.tree.config_class)}` ({where}) and what it holds for max_position_embeddings"
+    if _of_tokens(facts):
+        return f"None declared: {searched}."
+    table = "" if _has_positions(facts) else ", and no module or weight is named after positions"
+    return f"It takes no sequence of tokens: which sizes {_given(facts)} may have, the conditions of section 3.3 say. No number of positions is declared ({searched}){table}."
+
+
+def _has_positions(facts: ImplementationFacts) -> bool:
+    """Whether a module or a weight is named after positions."""
+    names = (name for node in facts.nodes for name in (node.name, short(node.class_name), *node.weights))
+    return any(re.search(r"(?i)position|rotary|(^|_)(pos|rope)(_|$)", name) for name in names)
 
 
 def _of_sequence(facts: ImplementationFacts, role: str) -> str:
@@ -255,8 +288,10 @@ def _cache(facts: ImplementationFacts, quotes: Quotes) -> str:
     made = _not_decided_against(facts, made, "use_cache")
     where = f"`{short(facts.main.class_name)}` ({facts.pointer(facts.main.class_name)})"
     if not any(graph.cache is not None for graph in facts.graphs):
-        searched = f"searched the classes that {where} runs for a cache object and its update"
-        return f"{where} keeps none in this configuration." if updates else f"None found: {searched}."
+        if updates:
+            return f"{where} keeps none in this configuration."
+        whole = "" if _of_tokens(facts) else f" One pass takes {_given(facts)} whole, and no pass goes on from it."
+        return f"There is none: no cache object and no update of one was found in the classes that {where} runs.{whole}"
     if made:
         lines.append(f"Where none is given, it is created as {_listed(made, 2)}.")
     if updates:
