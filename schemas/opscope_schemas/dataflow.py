@@ -30,6 +30,10 @@ class FlowOperator(Frozen):
     module: str = Field(default="", description="Path of the submodule that issues it, below the analysed one.")
     repeat: FormulaText = Field(default="1", description="How often it runs in one call of the analysed module.")
     reads: tuple[int, ...] = Field(default=(), description="Tensors by id; weights are none.")
+    weights: tuple[str, ...] = Field(
+        default=(),
+        description="Weights that it reads, as the module that issues it names them; `*` stands for places in lists.",
+    )
     writes: tuple[int, ...] = ()
     holds: tuple[int, ...] = Field(
         default=(),

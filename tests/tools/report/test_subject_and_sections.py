@@ -119,6 +119,24 @@ def test_dependencies_are_those_of_the_graph_and_have_no_circle(facts: Implement
     assert (twice[0].after, twice[0].again, twice[0].carried) == ((1,), (add,), (add,))
 
 
+def test_operators_of_one_line_with_different_weights_are_different_tasks(facts: ImplementationFacts) -> None:
+    linked = facts.graphs[0]
+    catalogue = tasks(facts.main, linked)
+    twice = next(task for task in catalogue if len(task.occurrences) > 1)
+    places = task_of_operator(facts.main, catalogue)
+    one, *others = [place for place, number in places.items() if number == twice.number]
+    operators = tuple(
+        each.model_copy(update={"weights": ("in_proj_weight",) if each.id == one else ("out_proj.weight",)})
+        if each.id in (one, *others)
+        else each
+        for each in linked.operators
+    )
+    found = tasks(facts.main, linked.model_copy(update={"operators": operators}))
+    numbers = task_of_operator(facts.main, found)
+    assert {numbers[place] for place in others}.isdisjoint({numbers[one]})
+    assert len(found) == len(catalogue) + 1
+
+
 def test_what_only_a_later_run_of_a_task_reads_is_told_apart(facts: ImplementationFacts) -> None:
     """As in layers of another kind, where attention reads its queries with no rotation between."""
     linked = facts.graphs[0]

@@ -20,9 +20,11 @@ from opscope_schemas.errors import ValuesError
 from opscope_schemas.formula import evaluate
 from opscope_schemas.units import plain_bytes
 from opscope_tools.estimate_roofline.tool import RooflineArguments, estimate_roofline
+from opscope_tools.expand_refs import ExpandArguments, expand_refs
 from opscope_tools.inspect_model import InspectArguments, inspect_model
 from opscope_tools.report.crossing import Crossed, crossing_said
 from opscope_tools.report.memory import held_by_append
+from opscope_tools.report.tasks import tasks
 from opscope_tools.running.tool import ToolContext
 from opscope_tools.trace_dataflow import DataflowArguments, trace_dataflow
 from sampled import sampled
@@ -472,3 +474,20 @@ def test_what_a_layer_reads_last_is_no_output_of_the_pass(context: ToolContext) 
     with torch.no_grad():
         returned = model(torch.ones(2, 7, dtype=torch.int64))
     assert [len(t.shape) for t in flow.tensors if t.kind == "output"] == [t.dim() for t in returned.values()]
+
+
+def test_products_of_one_line_with_different_weights_are_two_tasks(context: ToolContext) -> None:
+    """Of a pooling head's queries and of its result, both in torch's attention: no task reads what a later one makes."""
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+    text, vision = (
+        {**sizes, "vocab_size": 99, "max_position_embeddings": 16},
+        {**sizes, "image_size": 32, "patch_size": 16},
+    )
+    config, values = {"text_config": text, "vision_config": vision}, {"batch_size": 1, "seq_len": 8}
+    asked = {"target": "siglip", "config": config, "values": values}
+    flow = trace_dataflow(DataflowArguments.model_validate(asked), context).document
+    document = expand_refs(ExpandArguments.model_validate(asked), context).document
+    pooling = [o.weights for o in flow.operators if o.operator == "aten.addmm" and o.module.endswith("head.attention")]
+    assert set(pooling[0]) == {"in_proj_bias", "in_proj_weight"}
+    assert set(pooling[-1]) == {"out_proj.bias", "out_proj.weight"}
+    assert all(number < task.number for task in tasks(document, flow) for number in (*task.after, *task.again))

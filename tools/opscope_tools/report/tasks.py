@@ -1,7 +1,7 @@
 """The operator catalogue: distinct tasks of an expanded document, numbered in the order in which they first run.
 
-A task is one operator on one line of one class's forward; a class of the model that is called several times contributes
-its tasks once. What a task depends on are the tasks whose results it reads, as the operator graph of the pass says.
+A task is one operator with its weights on one line of one class's forward; a class of the model that is called several
+times contributes its tasks once. What a task depends on are the tasks whose results it reads, as the operator graph of the pass says.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from opscope_tools.report.facts import is_leaf
 
 __all__ = ["Occurrence", "Task", "numbering", "occurrences", "task_of_operator", "tasks"]
 
-Key = tuple[str, str, int, str, str, str, str, int]
+Key = tuple[str, str, int, str, str, tuple[str, ...], str, str, int]
 
 
 @dataclass(frozen=True)
@@ -27,16 +27,16 @@ class Occurrence:
     kernel: Kernel
     call: Kernel | None
 
-    def key(self, model_file: str) -> Key:
+    def key(self, model_file: str, weights: tuple[str, ...]) -> Key:
         """What makes two occurrences the same task.
 
         Operators of a framework's class (`Linear`) are told apart by the call in the model's source, operators of the
-        model's own classes by their line.
+        model's own classes by their line, and both by the weights that they read.
         """
         kernel, call = self.kernel, self.call if self.kernel.file != model_file else None
         where = (call.attribute, call.file, call.line) if call else ("", "", 0)
         kind = kernel.operator or kernel.class_name
-        return self.owner, kernel.file, kernel.line, kind, kernel.operation, *where
+        return self.owner, kernel.file, kernel.line, kind, kernel.operation, weights, *where
 
 
 @dataclass(frozen=True)
@@ -79,10 +79,12 @@ def tasks(document: Analysis, graph: Dataflow) -> list[Task]:
     found: dict[Key, list[Occurrence]] = {}
     operators: list[Key] = []
     firsts: list[bool] = []  # whether it is the first run of its task
+    linked = iter(graph.operators)
     for occurrence in occurrences(document.kernels, document.class_name):
-        key = occurrence.key(document.file)
+        basic = occurrence.kernel.kernel_type == "basic"
+        key = occurrence.key(document.file, next(linked).weights if basic else ())
         found.setdefault(key, []).append(occurrence)
-        if occurrence.kernel.kernel_type == "basic":
+        if basic:
             operators.append(key)
             firsts.append(occurrence is found[key][0])
     numbers = {key: number for number, key in enumerate(found, 1)}

@@ -95,7 +95,7 @@ def _operators(tree: CallTree, placed: Sequence[_Placed], scope: _Scope) -> Iter
         levels[number] = max((levels[b] + 1 for b in before), default=0)
         yield FlowOperator(
             id=number, operator=op.operator, file=op.site.file, line=op.site.line, module=each.module, repeat=str(each.repeat),
-            reads=scope.ids(op.reads), writes=scope.ids(op.writes), holds=scope.ids(scope.holds[op.order]), depends_on=tuple(before),
+            reads=scope.ids(op.reads), weights=op.weights, writes=scope.ids(op.writes), holds=scope.ids(scope.holds[op.order]), depends_on=tuple(before),
             carried_from=tuple(sorted(scope.numbers[o] for o in carried.get(op.order, ()) if o in scope.numbers)),
             level=levels[number],
         )  # fmt: skip

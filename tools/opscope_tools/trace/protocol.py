@@ -102,6 +102,7 @@ class OpRecord(Frozen):
     inputs: tuple[TensorInfo, ...] = ()
     outputs: tuple[TensorInfo, ...] = ()
     reads: tuple[int, ...] = Field(default=(), description="Tensors that it reads, by index; weights are none.")
+    weights: tuple[str, ...] = Field(default=(), description="Weights that it reads, as its module names them.")
     writes: tuple[int, ...] = ()
     views: tuple[ViewRecord, ...] = Field(
         default=(),

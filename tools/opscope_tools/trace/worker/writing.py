@@ -51,6 +51,8 @@ _SETTINGS = (
     "head_dim",
 )
 
+#: a place in a list, in the path of what it holds
+_IN_LIST = re.compile(r"(?<![^.])\d+(?![^.])")
 #: a text of fewer terms than this can be read
 _MANY = 500
 #: what is added up over weights: how many there are, or their bytes
@@ -83,6 +85,8 @@ class Writer:
         self._beside: dict[str, bool] = {}
         #: module -> how many layers its call stands for
         self._layers: dict[int, Formula] = {}
+        #: identity of a module -> memory of its weights and their names
+        self._named: dict[int, dict[int, str]] = {}
         #: modules that were called, and the memory of weights that were read
         self._called = {id(event.module) for event in session.recorder.calls}
         self._read = {storage for op in session.recorder.ops for storage in op.weights}
@@ -212,7 +216,7 @@ class Writer:
             write=self.text(cost.write), causal_saving=self.text(cost.causal_saving), counted=op.cost is not None,
             moves_whole=op.cost is not None and moved(op.ran) == (op.cost.read, op.cost.write),
             inputs=self._infos(op.inputs), outputs=self._infos(op.outputs),
-            repeat=self.text(op.repeat), reads=op.step.reads, writes=op.step.writes, after=op.step.after, carried=op.carried,
+            repeat=self.text(op.repeat), reads=op.step.reads, weights=self._weights_read(op), writes=op.step.writes, after=op.step.after, carried=op.carried,
             views=tuple(ViewRecord(tensor=t, view=v, size=self.text(s)) for t, v, s in op.views),
             backward=op.backward,
         )  # fmt: skip
@@ -229,6 +233,15 @@ class Writer:
         return {"saved": saved, "layers": tuple(sorted(training.layers(self.session.recorder.calls)))}
 
     # ---- tensors
+
+    def _weights_read(self, op: OpEvent) -> tuple[str, ...]:
+        """As the module names them, of which a list's are all one; what it was handed has no name."""
+        module = self.session.recorder.calls[op.call].module
+        if id(module) not in self._named:
+            held = [*module.named_buffers(), *module.named_parameters()]
+            self._named[id(module)] = {w.untyped_storage()._cdata: _IN_LIST.sub("*", name) for name, w in held}
+        names = self._named[id(module)]
+        return tuple(names[storage] for storage in op.weights if storage in names)
 
     def _tensors(self) -> Iterator[TensorRecord]:
         """The tensors that an operator touches, or during which one runs, and what the pass returns."""
