@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 from opscope_schemas.tiling import Cost, KernelTiling
+from opscope_tools.kernels.values.notation import evaluate
 
 Described = Callable[..., tuple[KernelTiling, Cost]]
 #: loops as C++ writes them, and the values of the counter
@@ -298,3 +300,47 @@ def test_a_bound_that_wraps_is_taken_not_to(described: Described) -> None:
         assert [one.partition(" (")[0] for one in cost.conditions] == ["n - 3 >= 0"]
     _, cost = described(source.format("int").replace("unsigned n", "int n"), sizes={"n": 1})
     assert (cost.evaluated["write_bytes"], cost.conditions) == (0, ())
+
+
+#: kernels whose numbers rest on what their text does not say at first sight, and the same in Python: `S` stores
+TAKEN = {
+    "if (n == 0 && 0 <= 0) S": "if n == 0: S()", "if (n == 0 && m > 3) return; if (n == 0) S": "if n == 0 and m <= 3: S()",
+    "if (n == 0 || m > 3) { if (n == 0) S }": "if n == 0: S()", "if (t * t % 3 == n) { if (n == 0) v = v * 2.f; else S }": "if t * t % 3 == n != 0: S()",
+    "if (t * t % 3 == n) { v = v * 2.f; if (n == 1) return; } S": "if t * t % 3 != n or n != 1: S()", "if (max(n, m)) S": "if max(n, m): S()",
+    "v = t * t % 3 == n ? (n == 1 ? x[1] : 2.f) : x[2]; S": "S()", "for (int i = 0; i < n; ++i) { if (t) return; } S": "if not (n and t): S()",
+    "for (int i = 0; i < n; ++i) { if (t > 2) return; S } S": "if t <= 2 or n == 0: [S() for _ in range(n + 1)]",
+    "int i = 0; do { if (t) return; ++i; } while (i < n); S": "if not t: S()", "if (n > t / -2) S": "if n > -(t // 2): S()",
+    "for (int i = 0; i != 3; i += 2) { if (i > 7) { S break; } }": "S()", "for (int i = n; i != m; ++i) { if (i > 40) { S break; } }": "if n > m: S()",
+    "for (int i = 0; i != -1; i += 2) { S break; }": "S()", "for (unsigned i = -1; i < 5; ++i) S": "0", "for (int i = -1; i < 5u; ++i) S": "0",
+    "for (int i = -n; i <= 2u; ++i) S": "if n == 0: [S() for _ in range(3)]", "for (unsigned i = -3; i >= -5; --i) S": "[S() for _ in range(3)]",
+    "for (int i = 0; i < 5u && i > -5; ++i) S": "[S() for _ in range(5)]",
+    "for (int i = 0; i <= 8; i += 4) { if (i == 8) break; if ((m - i) || 8) { S break; } }": "S()", "if (-1 >= threadIdx.y) S": "S()",
+    "for (int i = 0; i < 9; ++i) { if (i >= n) return; } S": "if n > 8: S()", "for (int i = 0; i < 9; i += 3) { if (i >= 3) return; } S": "0",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", TAKEN)
+def test_what_is_told_holds_wherever_its_conditions_do(described: Described, text: str) -> None:
+    body, told = f"float v = 0.f; int t = threadIdx.x; {text.replace('S', 'y[0] = 1.f;')}", 0
+    _, cost = described(
+        f"__global__ void k(const float* x, float* y, int n, int m) {{ {body} }}\nvoid go(int n, int m) {{ k<<<2, 8>>>(0, 0, n, m); }}"
+    )
+    conditions = [one.rpartition(" (")[0].replace("&&", "and").replace("||", "or") for one in cost.conditions]
+    for n, m in ((0, 0), (0, 5), (1, 3), (2, 7), (7, 2), (12, 60)):
+        if not all(of(one, n=n, m=m, t=t) for one in conditions for t in range(8)):
+            continue
+        met = list[int]()
+        for t in range(8):
+            exec(TAKEN[text], {"n": n, "m": m, "t": t, "S": partial(met.append, t)})
+        found, number = evaluate(cost.write_bytes, {"n": n, "m": m}), 4 * len(met)
+        lacks = found is not None and found <= number and "write_bytes" in cost.at_least
+        assert found == number or lacks or (found is None and (cost.not_counted or cost.variables)), (n, m, conditions)
+        told += 1
+    assert told
+
+
+def test_a_cost_behind_the_first_of_two_tests_is_told_with_what_takes_it_there(described: Described) -> None:
+    text = "if (n == 0 && x[1] > 0.f) v = v * 2.f; if (x[2] > v) { v = x[3]; return; } y[0] = 1.f;"
+    source = f"__global__ void k(const float* x, float* y, int n) {{ float v = 0.f; {text} }}\nvoid go(int n) {{ k<<<2, 8>>>(0, 0, n); }}"
+    conditions = [one.partition(" (line")[0] for one in described(source)[1].conditions]
+    assert conditions == ["n == 0", "x[2] <= v"]

@@ -207,12 +207,13 @@ class Log:
         finally:
             self.sums = kept
 
-    def add(self, apart: Sums) -> None:
-        """Put to the sums what was kept apart."""
+    def add(self, apart: Sums, *alike: Sums) -> None:
+        """Put to the sums what was kept apart; `alike`: what costs the same on conditions of its own."""
         self.sums.entries.update(apart.entries)
         for what, lost in apart.not_counted.items():
             self.sums.lose(what, lost)
-        self.sums.conditions.update(apart.conditions)
+        for one in (apart, *alike):
+            self.sums.conditions.update(one.conditions)
 
 
 #: what the side of a branch that is not taken leaves as it was

@@ -379,6 +379,8 @@ def _part(operator: str, key: Key, by: Any) -> tuple[tuple[Key, Any], ...] | Non
         operator, by = "/", computed("<<", 1, by)
     elif operator == "&" and isinstance(by, int) and by & (by + 1) == 0:
         operator, by = "%", by + 1
+    if by is None or may_be_negative(by):
+        return None
     place = computed("*", low, by) if operator in {"/", "%"} and by not in (0, None) else None
     if place is None:
         return None
@@ -392,7 +394,7 @@ def _part(operator: str, key: Key, by: Any) -> tuple[tuple[Key, Any], ...] | Non
 def thread_index(axis: str, size: Any, lanes: str = "x") -> Value:
     """`threadIdx.x`, or 0 where the axis has one thread; `lanes`: the axis along which a warp lies."""
     if size == 1:
-        return whole(0)
+        return whole(0, UNSIGNED)
     name = leaf(f"threadIdx.{axis}")
     return Value(UNSIGNED, name, (((axis, 1, None), 1),), 0, frozenset({"thread"}), step=int(axis == lanes))
 

@@ -113,9 +113,10 @@ class Guards:
         if (same := re.fullmatch(r".*\bis_same\w*+<\s*+([^,]*+),(.*)>[\w:]*", name)) is not None:
             return self._equal(f"type {same[1].rstrip()}", same[2].strip(), True, wanted, name)
         known = self.log.answers.equal.get(render(test.number)) if test.number is not None else None
+        plain = name.replace("{", "").replace("}", "")
         if isinstance(known, int):
-            return Decision(bool(known), conditions=(name.strip("{}") if known else negated(name.strip("{}")),))
-        text = name.strip("{}") if test.type.kind != "pointer" else f"{name} != nullptr"
+            return Decision(bool(known), conditions=(plain if known else negated(plain),))
+        text = plain if test.type.kind != "pointer" else f"{name} != nullptr"
         return self._assumed(text, wanted if test.type.kind != "pointer" else True)
 
     def _assumed(self, text: str, wanted: bool) -> Decision:
@@ -138,17 +139,17 @@ class Guards:
         return decision
 
     def _and(self, first: Value, second: Value, threads: Threads, wanted: bool) -> Decision:
+        known = dict(self.log.answers.equal)
         a = self._decide(first, threads, wanted)
         if a.outcome is False:
             return a
         within = a.yes if a.outcome == "threads" and a.yes is not None else threads
         b = self._decide(second, within, wanted)
-        if b.outcome is False:
-            return b
+        if b.outcome is False or "open" in (a.outcome, b.outcome):
+            self.log.answers.equal = known  # what the first one takes for granted is not said
+            return b if b.outcome is False else OPEN
         conditions = (*a.conditions, *b.conditions)
         rests = a.rests or b.rests
-        if "open" in (a.outcome, b.outcome):
-            return OPEN
         if a.outcome == "threads" and a.yes is None:
             return OPEN
         if b.outcome == "threads":

@@ -251,7 +251,7 @@ class Expressions:
     def joined(self, state: State, node: Binary) -> Value:
         """`&&` and `||`: the right side is looked at where the left one leaves it open."""
         a = self.value(state, node.left)
-        holds = node.operator == "&&"
+        holds, known = node.operator == "&&", dict(state.log.answers.equal)
         decision = self.guards.decide(a, state.threads, holds, repeated=state.deep > 0)
         if decision.outcome is (not holds) and not decision.assumed:
             return Value(BOOL, int(not holds), varies=a.varies, test=a.test)
@@ -262,10 +262,13 @@ class Expressions:
             b = self.value(state, node.right)
         state.threads = threads
         open_ = decision.outcome == "open" or (decision.outcome == "threads" and left is None)
-        if open_ and not apart.nothing:
-            state.missing("what stands behind `&&` or `||` of a test that data decides", node, apart.parts)
+        if open_:
+            state.uncounted("what stands behind `&&` or `||` of a test that data decides", node, apart)
         elif decision.outcome is not (not holds):
             state.log.add(apart)
+            if not apart.nothing:
+                rely(state, decision, node.left, spelled(node.left))
+        state.log.answers.equal = known  # whoever asks for all of it says what it takes for granted
         number = None
         if isinstance(a.number, int) and isinstance(b.number, int):
             number = int(bool(a.number) and bool(b.number)) if holds else int(bool(a.number) or bool(b.number))
@@ -300,13 +303,13 @@ class Expressions:
             state.log.add(one)
             state.log.add(other)
         elif one.same(other):
-            state.log.add(one)
+            state.log.add(one, other)
         elif decision.outcome in {True, False}:
             rely(state, decision, node, node.text)
             state.log.add(one if decision.outcome else other)
             return first if decision.outcome else second
         else:
-            state.missing(f"what `{node.text}` chooses", node, one.parts | other.parts)
+            state.uncounted(f"what `{node.text}` chooses", node, one, other)
         kind = _wider(first.type, second.type) if first.type.arithmetic or second.type.arithmetic else first.type
         kind = second.type if kind.kind == "unknown" or (first.literal and first.type.kind == "int") else kind
         number = _chosen(test, first, second)

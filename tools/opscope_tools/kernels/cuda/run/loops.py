@@ -27,6 +27,7 @@ from opscope_tools.kernels.cuda.run.trips import (
     depends,
     in_one_thread,
     loop_parts,
+    meets,
     simulated,
     step_of,
     trip,
@@ -54,7 +55,7 @@ from opscope_tools.kernels.cuda.syntax.nodes import (
 from opscope_tools.kernels.run.events import Loop
 from opscope_tools.kernels.run.paths import Path
 from opscope_tools.kernels.values.expressions import Expression, Operation, call, combine, leaf, render, settled
-from opscope_tools.kernels.values.quotients import may_be_negative
+from opscope_tools.kernels.values.quotients import least, may_be_negative
 from opscope_tools.kernels.values.turns import Counter, Turns
 
 #: nodes up to which loops are taken one iteration at a time
@@ -100,9 +101,8 @@ class Loops:
         with state.log.apart() as around:
             bound = self.value(state, bound_node)
             amount = self.value(state, step.amount) if step.amount is not None else whole(1)
-        if not around.nothing:
-            state.missing(f"the head of the loop `{node.text}`, which computes", node, around.parts)
-        bound = self._bounded(state, node, start, operator, bound)
+        state.uncounted(f"the head of the loop `{node.text}`, which computes", node, around)
+        start, bound = self._compared(state, node, start, operator, bound)
         after = isinstance(node, While) and node.after
         self.met(state, node, name, "" if after else in_one_thread(start, operator, bound, step.operator, amount))
         numbers = start.number, bound.number, amount.number
@@ -111,6 +111,8 @@ class Loops:
         )
         if shared is None:
             made = trip(name, start, operator, bound, step.operator, amount, state.threads, state.log.counts)
+        if operator == "!=" and leaves_early(node.body) and not meets(start.number, bound.number, amount.number):
+            made = None  # what leaves it may be all that ends it
         turns = Turns(made.loop) if made is not None and not after else None
         shorter = self._until(state, node, name, start, turns) if several and turns is not None else None
         if several and shorter is None:
@@ -141,17 +143,22 @@ class Loops:
         return flow
 
     @staticmethod
-    def _bounded(state: State, node: For | While, start: Value, operator: str, bound: Value) -> Value:
-        """The bound of a counter as their types compare: that an unsigned one is not below none is taken for granted."""
+    def _compared(state: State, node: For | While, start: Value, operator: str, bound: Value) -> tuple[Value, Value]:
+        """Where a counter starts and its bound, as their types compare: that an unsigned one is not below none is taken for granted."""
         if start.type.kind != "int" or bound.type.kind != "int" or operator == "!=":
-            return bound
+            return start, bound
         kind = usual(start.type, bound.type)
-        if isinstance(bound.number, int):
-            return wrapped(converted(bound, kind))
         for end in (start, bound):
-            if unsigned(kind) and end.number is not None and may_be_negative(end.number):
+            told = end.number is not None and not isinstance(end.number, int)
+            if unsigned(kind) and told and may_be_negative(end.number):
                 state.condition(Operation(">=", end.number, 0).text.replace("{", "").replace("}", ""), node)
-        return bound
+        first, last = (
+            wrapped(converted(end, kind)).number if isinstance(end.number, int) else end.number
+            for end in (start, bound)
+        )
+        if first != start.number and not unsigned(start.type):
+            first = None  # in the loop it is another number than in its test
+        return replace(start, number=first), replace(bound, number=last)
 
     def _until(self, state: State, node: For | While, name: str, start: Value, turns: Turns) -> Turns | None:
         """The turns of a loop before the first in which a part of its test does not hold; None where that is not told."""
@@ -252,8 +259,7 @@ class Loops:
         """An expression whose cost is not of one execution: where it has one, that is said."""
         with state.log.apart() as apart:
             self.value(state, node)
-        if not apart.nothing:
-            state.missing("the test of the loop, which computes", node, apart.parts)
+        state.uncounted("the test of the loop, which computes", node, apart)
 
     def repeat(
         self, state: State, node: Any, each: Any, threads: Any, name: str = "", turns: Turns | None = None
@@ -288,6 +294,7 @@ class Loops:
                 state.left.add(flow)
             elif flow in {"break", "return"}:
                 state.ended, state.returns = turns.before(turns.loop.at_once), flow == "return"
+                state.ending = None
             if state.ended is None or state.ended == turns:
                 break
             turns = state.ended
@@ -300,16 +307,18 @@ class Loops:
             _runs(state, node, turns.count)
         state.log.add(body)
         returns = state.ended is not None and state.returns
+        leaving = turns if state.ending is None else state.ending[2]
         state.ended, state.ending, state.running = ended, ending, running
         state.repeat(nest)
-        if threads is not before and "return" in state.left:
+        once = (least(turns.count) or 0) > 0 or (not isinstance(node, Each) and node.test is None)
+        if "return" in state.left and (threads is not before or not once):
             state.lose_track(node, node.text)
         _ended(state, node, before, left, untold, (path, gone))
         forget(state, changed, "loop", steady)
         if not returns:
             return ""
-        alike = turns.loop.at_once == 1
-        if alike and (isinstance(turns.count, int) or (not isinstance(node, Each) and node.test is None)):
+        surely = (least(leaving.count) or 0) > 0 or (not isinstance(node, Each) and node.test is None)
+        if turns.loop.at_once == 1 and surely:
             return "return"
         state.lose_track(node, node.text)
         return ""

@@ -17,7 +17,7 @@ from opscope_tools.kernels.cuda.names.scope import Scope
 from opscope_tools.kernels.cuda.names.values import Value, asked
 from opscope_tools.kernels.cuda.syntax.nodes import Block, Braced, Call, Name, Node, TypeName
 from opscope_tools.kernels.run.events import Part, Unknown
-from opscope_tools.kernels.run.log import EVERY, Entry, Log, Lost
+from opscope_tools.kernels.run.log import EVERY, Entry, Log, Lost, Sums
 from opscope_tools.kernels.run.paths import Path, Status, Step, counted
 from opscope_tools.kernels.values.expressions import combine
 from opscope_tools.kernels.values.notation import names_of
@@ -190,6 +190,13 @@ class State:
         """Say that something is not counted; `through`: how an access that may hide in it is spelled."""
         self.log.sums.lose(f"{what} ({self.named(self.line(node))})", Lost(loses, self.deep))
         self.log.met(Unknown(**self.at(node), what=through, reason=what, loses=loses))
+
+    def uncounted(self, what: str, node: Node, *apart: Sums) -> None:
+        """Say that what was kept apart is not counted: of what it leaves out itself, and of what goes on behind it, its conditions tell."""
+        if parts := frozenset[Part]().union(*(one.parts for one in apart)):
+            self.missing(what, node, parts)
+        for one in apart:
+            self.log.sums.conditions.update(one.conditions)
 
     def condition(self, text: str, node: Node) -> None:
         """Say what is taken for granted."""

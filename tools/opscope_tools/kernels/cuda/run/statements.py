@@ -280,8 +280,7 @@ class Statements:
         forget(state, changed, "data", even(state, changed, [node.then, node.other], kept=not alike))
         one, other = made
         if fewer or (any(flows) and test.varies & {"thread", "loop"} and "data" not in test.varies):
-            if one.parts | other.parts:
-                state.missing(f"what `{node.text}` decides", node, one.parts | other.parts)
+            state.uncounted(f"what `{node.text}` decides", node, one, other)
             state.left.update(flow for flow in flows if flow)
             state.lose_track(node, node.text, _goes(node, {True: flows[0], False: flows[1]}, gone))
             return flows[0] if flows[0] and flows[0] == flows[1] else ""
@@ -294,11 +293,13 @@ class Statements:
             state.condition(node.text, node)
             state.log.add(one)
         elif one.same(other):
-            state.log.add(one)
+            state.log.add(one, other)
             if any(flows):
                 state.condition(negated(node.text), node)
         else:
-            state.missing(f"what `{node.text}` decides", node, one.parts | other.parts)
+            state.uncounted(f"what `{node.text}` decides", node, one, other)
+            if bool(flows[0]) is not bool(flows[1]):  # what follows is counted where it goes on
+                state.condition(negated(node.text) if flows[0] else node.text, node)
         return flows[0] if flows[0] and flows[0] == flows[1] else ""
 
     def switch(self, state: State, node: Switch) -> Flow:
@@ -332,8 +333,7 @@ class Statements:
                     if flow in {"return", "continue"} or state.threads is not threads or state.untold != untold:
                         gone.append(reached)
                     state.threads, state.untold = threads, untold
-            if not apart.nothing:
-                state.missing(f"what the switch on `{node.text}` decides", node, apart.parts)
+            state.uncounted(f"what the switch on `{node.text}` decides", node, apart)
             forget(state, writes(state, node), "data")
             if gone:
                 by_value = not any(text.endswith("is no other case") for text in gone)

@@ -36,7 +36,7 @@ from opscope_tools.kernels.values.expressions import (
     render,
 )
 from opscope_tools.kernels.values.notation import Counts, names_of
-from opscope_tools.kernels.values.quotients import rounded_down
+from opscope_tools.kernels.values.quotients import may_be_negative, rounded_down
 from opscope_tools.kernels.values.threads import Threads
 from opscope_tools.kernels.values.trips import at_least_none
 from opscope_tools.kernels.values.turns import MOST_TURNS, Counter
@@ -115,6 +115,14 @@ def simulated(start: int, operator: str, bound: int, step: str, amount: int) -> 
             return None
         at = following
     return None
+
+
+def meets(start: Any, bound: Any, amount: Any) -> bool:
+    """Whether a counter that goes up surely comes to its bound, which it does not where it starts beyond it or steps over it."""
+    if all(isinstance(number, int) for number in (start, bound, amount)):
+        return simulated(start, "!=", bound, "+", amount) is not None
+    span = computed("-", bound, start)
+    return amount == 1 and span is not None and not may_be_negative(span)
 
 
 @dataclass(frozen=True)
@@ -290,6 +298,7 @@ __all__ = [
     "depends",
     "in_one_thread",
     "loop_parts",
+    "meets",
     "simulated",
     "trip",
     "trips_of",
