@@ -316,6 +316,7 @@ TAKEN = {
     "for (int i = 0; i < 5u && i > -5; ++i) S": "[S() for _ in range(5)]",
     "for (int i = 0; i <= 8; i += 4) { if (i == 8) break; if ((m - i) || 8) { S break; } }": "S()", "if (-1 >= threadIdx.y) S": "S()",
     "for (int i = 0; i < 9; ++i) { if (i >= n) return; } S": "if n > 8: S()", "for (int i = 0; i < 9; i += 3) { if (i >= 3) return; } S": "0",
+    "if (t * -3 < n) S": "if t * -3 < n: S()", "unsigned i = 0; do { S i -= 2; } while (i > -3);": "[S() for _ in range(2)]",
 }  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from opscope_tools.kernels.run.log import Log
 from opscope_tools.kernels.values.conditions import canonical, negated
 from opscope_tools.kernels.values.expressions import TURNED, Operation, Quantity, ceil_div, render
 from opscope_tools.kernels.values.notation import Counts, holds
+from opscope_tools.kernels.values.quotients import may_be_negative
 from opscope_tools.kernels.values.threads import Digit, Threads
 
 
@@ -230,6 +231,8 @@ def _not(decision: Decision) -> Decision:
 
 def _threads(operator: str, a: Value, bound: Any, threads: Threads, counts: Counts) -> Decision | None:
     """The threads that a test on digits of the thread index picks; None where it does not tell them apart."""
+    if any(may_be_negative(factor) for _, factor in a.digits):
+        return None
     made: Threads | None = threads
     keys = sorted(a.digits, key=lambda d: (d[0][0], d[0][1] if isinstance(d[0][1], int) else 1 << 40))
     covered: list[Digit] = []

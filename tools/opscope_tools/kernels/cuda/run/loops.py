@@ -11,9 +11,11 @@ from typing import Any
 
 from opscope_tools.kernels.cuda.names.values import (
     Value,
+    arithmetic,
     computed,
     converted,
     lane_step,
+    may_wrap,
     told,
     unsigned,
     usual,
@@ -113,6 +115,8 @@ class Loops:
             made = trip(name, start, operator, bound, step.operator, amount, state.threads, state.log.counts)
         if operator == "!=" and leaves_early(node.body) and not meets(start.number, bound.number, amount.number):
             made = None  # what leaves it may be all that ends it
+        if after and unsigned(start.type) and may_wrap(arithmetic(step.operator, start, amount, start.type)):
+            made = None  # before its first test
         turns = Turns(made.loop) if made is not None and not after else None
         shorter = self._until(state, node, name, start, turns) if several and turns is not None else None
         if several and shorter is None:
