@@ -155,7 +155,9 @@ def test_totals_and_places_are_those_of_the_interpreter(second: Second, case: Ca
 def test_a_loop_over_the_experts_that_were_met_is_told_as_such(second: Second) -> None:
     """transformers 4 loops over the experts that some token was sent to; 5 groups them."""
     said = second.analysed(CASES["mixtral"]).document.assumptions
-    loops, grouped = (any(a.startswith(start) for a in said) for start in ("Which experts run", "Grouped expert weights"))
+    loops, grouped = (
+        any(a.startswith(start) for a in said) for start in ("Which experts run", "Grouped expert weights")
+    )
     assert (loops, grouped) == ((True, False) if second.version.startswith("4.") else (False, True))
     assert not any(a.startswith("Data decides at ") for a in said)
 
