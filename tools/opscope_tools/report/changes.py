@@ -138,7 +138,7 @@ def _notes(found: Sequence[RooflineResult], changes: Sequence[str]) -> Iterator[
         yield f"–: less than {100 * _WORTH:g} % of the bound."
     if any(one.basis == "calibrated" and one.share < 0 for one in told):
         yield "What is measured to take longer does so with these kernels; others of its format may take less."
-    yield from _of_others(found)
+    yield from _of_others(found, changes)
     yield from _left_out(told)
 
 
@@ -183,11 +183,17 @@ def _other(one: Alternative, key: str, quotes: Quotes) -> str:
     return f"; with {one.other_backend}'s before and after {quotes.decimal(f'{key}.other', 100 * one.other_share, 0)} % shorter"
 
 
-def _of_others(found: Sequence[RooflineResult]) -> Iterator[str]:
+def _of_others(found: Sequence[RooflineResult], changes: Sequence[str]) -> Iterator[str]:
     """What savings of other backends' kernels compare, and why not those of the one that passes are timed as."""
     names: dict[tuple[str, str, bool], dict[str, None]] = {}
     for asked, one in ((_backend(each), one) for each in found for one in _worth(each)):
-        if asked and len(one.backends) == 1 and asked not in one.backends and one.basis == "calibrated":
+        if (
+            one.name in changes
+            and asked
+            and len(one.backends) == 1
+            and asked not in one.backends
+            and one.basis == "calibrated"
+        ):
             narrow = one.name.rpartition(" ")[2]
             names.setdefault((asked, one.backends[0], (asked, narrow) in HOST_BOUND), {})[one.name] = None
     for (asked, other, host), told in names.items():

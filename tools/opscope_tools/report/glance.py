@@ -125,7 +125,8 @@ def _timed(facts: ImplementationFacts, phase: str, found: RooflineResult, quotes
     kernels = sum(row.count for row in found.operators)
     if (whole := facts.whole(phase)) is not None:
         ran = f"{quotes(f'{of}.kernels', kernels)} {things(kernels, 'kernel')}"
-        yield "Bytes, as engines run it", f"{quotes.said(f'{phase}.time.bytes', whole.totals.bytes)} in {ran}"
+        how = f" in all; split, {ran} one after another" if facts.held else f" in {ran}"
+        yield "Bytes, as engines run it", f"{quotes.said(f'{phase}.time.bytes', whole.totals.bytes)}{how}"
     bound, rate = quotes.said(f"{of}.bound", totals.bound_seconds), totals.tokens_per_second
     if totals.calibrated_seconds is None:
         time, rate = f"at least {bound}: nothing like it was measured", totals.bound_tokens_per_second
@@ -291,7 +292,9 @@ def _run_eagerly(facts: ImplementationFacts, phase: str, key: str, changed: Mapp
     point = facts.point(document)
     there = {**point, **changed}
     asked = [c for c in document.conditions if variables(c) <= point.keys() and holds(c, point)]
-    if not all(holds(c, there) for c in asked):
+    if facts.held or not all(
+        holds(c, there) for c in asked
+    ):  # what each of several devices holds then no formula tells
         return ""
     eager = max((evaluate(one.bytes, there) for one in graph.peaks if variables(one.bytes) <= there.keys()), default=0)
     if eager <= facts.estimates[phase].memory.usable_bytes:
