@@ -15,6 +15,7 @@ from opscope_schemas.tiling import KernelTiling
 from opscope_tools.kernels.host.modules import Modules
 from opscope_tools.kernels.tilelang.description import describe_tilelang
 from opscope_tools.kernels.triton.definitions import find_in_python
+from opscope_tools.kernels.values.notation import evaluate
 from tilelang_counted import counted
 
 OWN = Path(__file__).parents[2] / "corpus/kernels_own"
@@ -257,6 +258,34 @@ def test_costs_of(said: str, tmp_path: Path) -> None:
     assert tuple(kernel.cost.evaluated[n] for n in ("flops", "read_bytes", "write_bytes")) == (flops, read, written)
     for one in (*kernel.loads, *kernel.stores):
         assert one.expression.startswith(one.parameter)
+
+
+#: tests of elements `i` of 32 and `j` of 4, and of the size N
+MASKS = (
+    "i < N", "i < N - 40", "i >= 9", "i + 5 <= N - 48", "i % 4 == 1", "i == N - 50", "i < 20 and i != 3", "j < 2", "j * 2 + 1 < N - 57",
+    "i >= j", "i * i < N", "i // 2 < 5",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("outer", [*MASKS, "True"])
+def test_elements_that_a_test_leaves_are_counted_and_no_others(outer: str, tmp_path: Path) -> None:
+    for inner in MASKS:
+        lines = ("for i, j in T.Parallel(32, 4):", f"    if {outer}:", "        Y[i] = X[i]", f"        if {inner}:", "            x[i] = x[i] * X[j]",
+                 "    else:", "        Z[i, j] = 0.0")  # fmt: skip
+        (tmp_path / "k.py").write_text(SOURCE.replace("{body}", "\n            ".join(lines)))
+        cost = described(tmp_path, "k.py", "build", {}, {}).cost
+        assert cost is not None
+        for size in (33, 45, 58, 60, 90):
+            every = [{"i": i, "j": j, "N": size} for i in range(32) for j in range(4)]
+            met = [eval(outer, one) for one in every]
+            both = [holds and eval(inner, one) for holds, one in zip(met, every, strict=True)]
+            expected = {"flops": sum(both), "read_bytes": 2 * (sum(met) + sum(both)), "write_bytes": 2 * len(met)}
+            for name, number in expected.items():
+                found = evaluate(getattr(cost, name), {"N": size})
+                lacks = cost.not_counted and (found is None or (name in cost.at_least and found < number))
+                assert found == number or lacks, (inner, size, name)
+        plain = {"i >= j", "i * i < N", "i // 2 < 5"}.isdisjoint({outer, inner})
+        assert not (plain and cost.not_counted), (inner, cost.not_counted)
 
 
 def test_threads_of_two_axes_are_told_apart(tmp_path: Path) -> None:

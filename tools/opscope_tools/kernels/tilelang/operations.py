@@ -56,6 +56,7 @@ from opscope_tools.kernels.values.expressions import (
 )  # fmt: skip
 from opscope_tools.kernels.values.notation import evaluate, read_size
 from opscope_tools.kernels.values.trips import PER_ELEMENT
+from opscope_tools.kernels.values.turns import Turns
 
 _ALLOCATES: dict[str, Space] = {
     "alloc_shared": "shared", "alloc_fragment": "fragment", "alloc_local": "local", "alloc_tmem": "tmem", "alloc_global": "global",
@@ -126,8 +127,8 @@ class Operations(ABC):
         #: how often what is met runs in one block, and the line of the innermost loop around it
         self.times: Formula = Formula.const(1)
         self.line = 0
-        #: loops over elements around it: (variable, extent)
-        self.elements: tuple[tuple[str, Size], ...] = ()
+        #: loops over elements around it: of each those that come here
+        self.elements: tuple[Turns, ...] = ()
         #: what the statement gives its value to
         self.into = ""
         #: threads of a block, along each axis, and the numbers of those that the tests around a line leave; None: all, where
@@ -182,7 +183,7 @@ class Operations(ABC):
         None where it is not told how many threads are here.
         """
         if self.elements or not each:
-            return tuple(extent for _, extent in self.elements)
+            return tuple(some.count for some in self.elements)
         if self.some:
             return None
         return (self.threads if self.here is None else len(self.here),)
@@ -261,7 +262,7 @@ class Operations(ABC):
     ) -> None:  # fmt: skip
         """Read or write one element of a tensor, or `width` side by side, in each turn of the loops over elements around it."""
         buffer = region.buffer
-        names = [name for name, _ in self.elements]
+        names = [some.loop.name for some in self.elements]
         each = not names and (each or any(of_thread(start) for start in region.starts))
         if each:  # neighbours are those along the first axis; with gaps between them nothing is told
             names = (

@@ -2,7 +2,8 @@
 
 The functions around the grid are run as far as they lead to it, then the grid's block. Tensors and tiles know shape and type,
 elements of data whether they are numbers; nothing is executed. Conventions are those of Triton's run: a product 2*m*n*k, other
-arithmetic on data 1 per element, index arithmetic, comparisons, casts and moves between tiles 0, masked elements count.
+arithmetic on data 1 per element, index arithmetic, comparisons, casts and moves between tiles 0. Elements beyond a tile's edge count,
+those that a test of their own number leaves out do not.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import ast
 import copy
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -41,7 +42,7 @@ from opscope_tools.kernels.values.expressions import (
 from opscope_tools.kernels.values.notation import holds as holds_at
 from opscope_tools.kernels.values.notation import names_of
 from opscope_tools.kernels.values.trips import at_least_none, trip_count
-from opscope_tools.kernels.values.turns import Counter, as_test
+from opscope_tools.kernels.values.turns import Counter, Turns, as_test
 
 _MOST_THREADS = 2048
 #: how many times longer the side of a test is that is taken for the work
@@ -331,8 +332,7 @@ class Run(Interpreter, Operations, Ways):
     def _asked(self, value: Any) -> tuple[Status, bool]:
         """(who decides a test, whether blocks differ by it)."""
         names = set(names_of(value)) if isinstance(value, Expression) else set()
-        elements = {name for name, _ in self.elements}
-        if isinstance(value, Datum) or names & elements:
+        if isinstance(value, Datum) or names & self._element_names:
             return "open", False
         if of_thread(value):
             return "some" if names <= set(_THREADS) else "open", False
@@ -347,7 +347,9 @@ class Run(Interpreter, Operations, Ways):
         text = self._text(value, statement.test)
         status, differs = self._asked(value)
         if status == "open" and isinstance(value, Expression) and self._of_turns(value):
-            return self._parted(statement, value, scope)
+            return self._parted(statement, self.ways(statement.test, as_test(value)), value, scope)
+        if isinstance(value, Expression) and self._of_elements(value):
+            return self._parted(statement, self._by_elements(statement.test, value), value, scope)
         leaves = isinstance(statement.body[-1], ast.Return | ast.Continue | ast.Break | ast.Raise)
         holds = not leaves and not (differs and _much_more(statement.orelse, statement.body))
         before, values = self.path, dict(scope.values)
@@ -386,13 +388,36 @@ class Run(Interpreter, Operations, Ways):
     def _of_turns(self, test: Expression) -> bool:
         """Whether a test asks for what differs from turn to turn of the loops around it, and for no element or thread."""
         names = set(names_of(test))
-        return bool(names & self.changing) and not of_thread(test) and not names & set(dict(self.elements))
+        return bool(names & self.changing) and not of_thread(test) and not names & self._element_names
 
-    def _parted(self, statement: ast.If, test: Expression, scope: LocalScope) -> bool:
-        """Both sides of a test of loops' counters, each in the turns that take it; behind them go on those that leave by none."""
+    @property
+    def _element_names(self) -> frozenset[str]:
+        return frozenset(some.loop.name for some in self.elements)
+
+    def _of_elements(self, test: Expression) -> bool:
+        """Whether a test asks for elements of the loops around it, and for nothing that differs from tile to tile, as an edge does."""
+        names = set(names_of(test))
+        return bool(names & self._element_names) and not of_thread(test) and not names & self.log.varying
+
+    def _by_elements(self, node: ast.expr, test: Expression) -> Iterator[bool]:
+        """Both answers to a test of elements, each for those that give it; what rests on another than of one loop is not told."""
+        kept, path, names = self.elements, self.path, names_of(test)
+        places = [place for place, some in enumerate(kept) if some.loop.name in names]
+        sides = kept[places[0]].split(test) if len(places) == 1 else None
+        if sides is None:
+            yield from self.ways(node, None)
+            return
+        for holds, some in zip((True, False), sides, strict=True):
+            self.elements = (*kept[: places[0]], some, *kept[places[0] + 1 :])
+            self.path = (*path, Step(self._text(test, node), holds, "some", node.lineno))
+            yield holds
+        self.elements, self.path = kept, path
+
+    def _parted(self, statement: ast.If, ways: Iterator[bool], test: Expression, scope: LocalScope) -> bool:
+        """Both sides of a test of counters, each in the turns that take it; behind them go on those that leave by none."""
         around, values, filled, answers = len(self.turns.tests), dict(scope.values), self.filled, self.log.answers
         ended, on = False, {}
-        for holds in self.ways(statement.test, as_test(test)):
+        for holds in ways:
             scope.values.clear()
             scope.values.update(values)
             self.filled, self.log.answers = dict(filled), answers.supposing(render(test), holds)
@@ -471,7 +496,7 @@ class Run(Interpreter, Operations, Ways):
         targets = statement.target.elts if isinstance(statement.target, ast.Tuple) else [statement.target]
         names = [ast.unparse(t) for t in targets]
         kept = self.elements
-        self.elements = (*kept, *zip(names, extents, strict=False))
+        self.elements = (*kept, *(Turns(Counter(name, 0, 1, size)) for name, size in zip(names, extents, strict=False)))
         for name in names:
             scope.values[name] = leaf(name)
         self.block(statement.body, scope)
