@@ -481,3 +481,11 @@ def test_quotients_of_what_is_less_than_none_are_as_the_language_rounds_them(
             n,
             found.read_bytes,
         )
+
+
+@pytest.mark.parametrize("language", ["triton", "gluon", "cutile"])
+def test_in_turns_that_are_not_told_both_sides_of_a_test_are_lacking(tmp_path: Path, language: str) -> None:
+    body = "for i in range(n):\n    if i // 2 < 5:\n        if B > 8:\n            L\n        else:\n            S\n"
+    found = cost(tmp_path, LANGUAGES[language], body)
+    lacking = {name for name in ("read_bytes", "write_bytes") if name in found.at_least or not getattr(found, name)}
+    assert (lacking, len(found.not_counted)) == ({"read_bytes", "write_bytes"}, 1)

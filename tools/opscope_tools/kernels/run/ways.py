@@ -117,8 +117,7 @@ class Ways:
             yield holds
             self.path, self.turns, self.times = kept
         if not told:
-            beside = len(self.path) + 1
-            self.untold(test, (e for e in self.log.events[place:] if counted(e.path[beside:])))
+            self.untold(test, self.log.events[place:])
 
     def take(self, turns: Nest | None) -> bool:
         """Go on in these turns behind the last step of the path; whether it is told how many they are."""
@@ -138,7 +137,7 @@ class Ways:
         return bool(self.log.varying & names) or any("program_id(" in name for name in names)
 
     def untold(self, test: ast.expr, events: Iterable[Event]) -> None:
-        """Say that events are in no cost, since nobody knows in how many turns a test holds."""
+        """Say that events are in no cost, since nobody knows in how many turns a test holds; nor are those that other tests leave out there."""
         if parts := parts_of(events):
             what = f"what rests on `{ast.unparse(test)}`, of whose turns the number is not told"
             self.put(Unknown, test, what=what, loses=parts)
