@@ -115,10 +115,10 @@ def main() -> None:
             found = {"type": name, "failed": f"{type(result).__name__}: {result}"[:300]} if isinstance(result, Exception) else result  # fmt: skip
             kept(found)
             print({key: value for key, value in found.items() if value}, flush=True)
-    known = [record for name, record in sorted(read().items()) if name in every]
+    done = [record for name, record in sorted(read().items()) if name in every]
     head, _ = reported(PAGE.read_text())
-    PAGE.write_text(head.rstrip("\n") + "\n" + section(known, len(every)))
-    print(f"{PAGE}: {len(known)} of {len(every)} types")
+    PAGE.write_text(head.rstrip("\n") + "\n" + section(done, len(every)))
+    print(f"{PAGE}: {len(done)} of {len(every)} types")
 
 
 if __name__ == "__main__":

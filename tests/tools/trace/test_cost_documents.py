@@ -334,6 +334,10 @@ def test_lines_that_read_values_of_tensors_are_those_of_a_run_on_real_ones(conte
     model = transformers.LlavaForConditionalGeneration(transformers.LlavaConfig(**config)).eval()
     with torch.no_grad(), _Reads(file) as real:
         model(torch.full((1, 4), 7), pixel_values=torch.zeros(1, 3, 28, 28))
-    lines = {[p.line for p in (site, *site.via) if p.file == file][-1] for site in found.reads if site.file == file}
+    lines = {
+        [site.line, *(each.line for each in site.via if each.file == file)][-1]
+        for site in found.reads
+        if site.file == file
+    }
     assert lines == real.lines
     assert len(lines) == 2

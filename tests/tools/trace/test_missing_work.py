@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 from cost_comparison import compare
+from opscope_schemas.analysis import Site
 from opscope_schemas.formula import Formula
 from opscope_tools.running.tool import ToolContext
 from opscope_tools.trace import operators
 from opscope_tools.trace.document import CallTree, module_analysis, not_counted
-from opscope_tools.trace.protocol import CallRecord, OpRecord, Site, Trace
+from opscope_tools.trace.protocol import CallRecord, OpRecord, Trace
 
 #: those that look for padding, to warn, and one that does so only where it is told a padding token
 WARNING = "megatron-bert rembert gpt2".split()
