@@ -28,7 +28,7 @@ def operator(number: int, module: str, reads: tuple[int, ...] = (), carried: tup
 
 
 def tensor(number: int, kind: str) -> FlowTensor:
-    return FlowTensor(id=number, kind=kind, shape=(), dtype="bfloat16", created_by=number, lives=(number, number))  # type: ignore[arg-type]
+    return FlowTensor(id=number, kind=kind, shape=(), dtype="bfloat16", created_by=number, lives=(number, number))  # type: ignore[arg-type]  # one of the kinds
 
 
 def test_what_feeds_nothing_is_what_no_way_leads_from_to_a_result(facts: ImplementationFacts) -> None:
@@ -125,7 +125,7 @@ def test_a_branch_that_leaves_the_function_did_not_run_where_something_ran_behin
     function = ast.parse(text).body[0]
     assert isinstance(function, ast.FunctionDef)
     for ran, shown in ((True, False), (False, True)):
-        drawn = pseudocode(function, "f", ["note"], Call(ran=lambda first, last, ran=ran: ran and first <= 6 <= last))  # type: ignore[misc]
+        drawn = pseudocode(function, "f", ["note"], Call(ran=lambda first, last, ran=ran: ran and first <= 6 <= last))  # type: ignore[misc]  # lambdas have no types
         assert ("return short(x)" in drawn) == shown
         assert "x = x.view(1)" in drawn
 

@@ -101,7 +101,7 @@ def _ranked(found: Sequence[RooflineResult]) -> list[str]:
 
 
 def _cell(of: _Pass, name: str, quotes: Quotes) -> str:
-    """What a change takes off a pass: as measured where it was, never less than its fits are off by; of the bound."""
+    """What a change takes off a pass: as measured where it was, with a word where its fits are off by more; of the bound."""
     one, key = of.told[name], f"{of.key}.{name}"
     bound = f"{quotes.decimal(f'{key}.bound', 100 * one.bound_share, 0)} %"
     if one.basis != "calibrated":

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from opscope_schemas.analysis import Kernel, ModuleAnalysis, ModuleNode, TensorInfo, Totals
 from opscope_schemas.errors import ValuesError
-from opscope_schemas.formula import Formula, Rational, evaluate, holds, variables
+from opscope_schemas.formula import Formula, Rational, evaluate
 from opscope_schemas.units import amount, plain_bytes, things
 
 from opscope_tools.report.attributes import attributes_of
@@ -432,10 +432,9 @@ def formulas_elsewhere(facts: ImplementationFacts) -> list[str]:
     """Of every pass but the main one a line with the formulas of the whole, and all that they hold under."""
     found = []
     for document in facts.documents[1:]:
-        values = facts.point(document)
         own = [f"`{condition}`" for condition in document.conditions]
-        outside = any(variables(c) <= values.keys() and not holds(c, values) for c in document.conditions)
-        here = ", and at the values of this report, which that leaves out and a trace of which gave the same" * outside
+        traced = document.phase in facts.points and bool(facts.outside(document))
+        here = ", and at the values of this report, which that leaves out and a trace of which gave the same" * traced
         where = f", where {', '.join(own)}{here}" * bool(own)
         formulas = "; ".join(f"{label} `{formula}`" for label, formula in _formulas(document.totals))
         found.append(f"One call of `{short(document.class_name)}` in {document.phase}{where}: {formulas}")

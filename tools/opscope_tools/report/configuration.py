@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from opscope_schemas.analysis import Variable, is_element, unknown
 from opscope_schemas.extracted_config import Check, Configuration, Hyperparameter, Reads
-from opscope_schemas.formula import Rational, holds, variables
+from opscope_schemas.formula import Rational, variables
 from opscope_schemas.units import things
 
 from opscope_tools.report import scan
@@ -721,13 +721,11 @@ def _elsewhere(facts: ImplementationFacts, checks: Sequence[Check]) -> list[str]
 def _conditions(facts: ImplementationFacts) -> list[str]:
     """What the formulas of the first document were derived under; says where the report's own point is outside."""
     values = facts.point(facts.main)
-    inside: list[str] = []
-    outside: list[str] = []
-    for condition in facts.main.conditions:
-        if re.search(r"<= \d{18,}$", condition):  # what a size of 64 bits is anyway
-            continue
-        known = variables(condition) <= values.keys()
-        (inside if not known or holds(condition, values) else outside).append(f"`{condition}`")
+    told = [
+        c for c in facts.main.conditions if not re.search(r"<= \d{18,}$", c)
+    ]  # else what a size of 64 bits is anyway
+    unmet = facts.outside(facts.main)
+    inside, outside = ([f"`{c}`" for c in told if (c in unmet) is met] for met in (False, True))
     said = [f"of whole sizes from 1 on: {', '.join(inside)}"] if inside else []
     if outside:
         # no figure comes from outside a formula's conditions: where a trace at the values differs, its document is taken

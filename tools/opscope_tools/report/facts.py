@@ -29,7 +29,7 @@ from opscope_schemas.dataflow import Dataflow, FlowTensor
 from opscope_schemas.errors import ValuesError
 from opscope_schemas.estimates import OperatorTime, RooflineResult, SweepPoint
 from opscope_schemas.extracted_config import Check, ExtractConfigResult
-from opscope_schemas.formula import Formula, Rational, evaluate, variables, whole_bytes
+from opscope_schemas.formula import Formula, Rational, evaluate, holds, variables, whole_bytes
 from opscope_schemas.tiling import TilingResult
 
 from opscope_tools.report import scan
@@ -512,6 +512,15 @@ class ImplementationFacts:
     def document_of(self, phase: str) -> ModelAnalysis:
         """That of a phase, else the main one."""
         return next((one for one in self.documents if one.phase == phase), self.main)
+
+    def graph_of(self, document: ModelAnalysis) -> Dataflow:
+        """The operators of a pass and what they read."""
+        return next(graph for one, graph in zip(self.documents, self.graphs, strict=True) if one is document)
+
+    def outside(self, document: ModelAnalysis) -> list[str]:
+        """The conditions of its formulas that the report's own point does not meet."""
+        values = self.point(document)
+        return [c for c in document.conditions if variables(c) <= values.keys() and not holds(c, values)]
 
     def called(self, document: Analysis, quote: Callable[[str, Rational], str] | None = None) -> str:
         """What the totals of `document` are of, as the beginning of a sentence: a whole pass, or one call in it. `quote`

@@ -288,7 +288,7 @@ def _of_context(facts: ImplementationFacts, phase: str, key: str, use: MemoryUse
 def _run_eagerly(facts: ImplementationFacts, phase: str, key: str, changed: Mapping[str, int], quotes: Quotes) -> str:
     """What a pass of so many tokens or sequences holds at least where it is run eagerly, if that is more than a device of the report has;
     empty where it is not, or no formula tells."""
-    document, graph = next(pair for pair in zip(facts.documents, facts.graphs, strict=True) if pair[0].phase == phase)
+    document, peaks = facts.document_of(phase), facts.graph_of(facts.document_of(phase)).peaks
     point = facts.point(document)
     there = {**point, **changed}
     asked = [c for c in document.conditions if variables(c) <= point.keys() and holds(c, point)]
@@ -296,7 +296,7 @@ def _run_eagerly(facts: ImplementationFacts, phase: str, key: str, changed: Mapp
         holds(c, there) for c in asked
     ):  # what each of several devices holds then no formula tells
         return ""
-    eager = max((evaluate(one.bytes, there) for one in graph.peaks if variables(one.bytes) <= there.keys()), default=0)
+    eager = max((evaluate(one.bytes, there) for one in peaks if variables(one.bytes) <= there.keys()), default=0)
     if eager <= facts.estimates[phase].memory.usable_bytes:
         return ""
     many = quotes.said(f"{key}.eager_activations", eager)

@@ -28,8 +28,9 @@ __all__ = ["story"]
 
 #: of a pass's bytes the floor, from which on nothing else counts much
 _MOSTLY = 0.8
-#: settings by which scores are kept in a range -> of what
-_CAPS = {"attn_logit_softcapping": "attention scores", "final_logit_softcapping": "logits"}
+#: settings by which scores are kept in a range -> of what; the one that attention itself applies
+_CAP = "attn_logit_softcapping"
+_CAPS = {_CAP: "attention scores", "final_logit_softcapping": "logits"}
 #: sizes of measured kernels (hardware/forms.py), where a letter or a short name stands for them
 _SIZES = {
     "m": "rows", "n": "columns", "k": "inner width", "b": "sequences", "h": "query heads", "kv": "heads of keys and values",
@@ -331,11 +332,7 @@ def _added(facts: ImplementationFacts, timed: Sequence[str]) -> str:
     added = [
         f"A tensor that {joined(f'`{name}`' for name in classes)} adds to its scores is read by none of these kernels"
     ] * bool(classes)
-    capped = [
-        f"the cap on {_CAPS[name]} (`{name}`) is in none of them"
-        for name in ("attn_logit_softcapping",)
-        if facts.tree.config.get(name)
-    ]
+    capped = [f"the cap on {_CAPS[_CAP]} (`{_CAP}`) is in none of them"] * bool(facts.tree.config.get(_CAP))
     said = joined([*added, *capped])
     return f" {said[0].upper()}{said[1:]}: attention may take longer." if said else ""
 
@@ -483,22 +480,13 @@ def _copied(facts: ImplementationFacts, decode: ModelAnalysis) -> str:
 
 def _without_rows(facts: ImplementationFacts) -> Iterator[str]:
     """Tokens that the configuration names and a table of tokens of its own size has no row for."""
-    text = facts.tree.config.get("text_config")
-    rows = next(
-        (
-            part["vocab_size"]
-            for part in (facts.tree.config, text)
-            if isinstance(part, Mapping) and "vocab_size" in part
-        ),
-        None,
-    )
-    for name, value in facts.tree.config.items():
-        if (
-            re.fullmatch(r"\w*token_(id|index)", name)
-            and isinstance(value, int)
-            and isinstance(rows, int)
-            and value >= rows
-        ):
+    parts = (facts.tree.config, facts.tree.config.get("text_config"))
+    rows = next((part["vocab_size"] for part in parts if isinstance(part, Mapping) and "vocab_size" in part), None)
+    if not isinstance(rows, int):
+        return
+    named = {name: value for name, value in facts.tree.config.items() if re.fullmatch(r"\w*token_(id|index)", name)}
+    for name, value in named.items():
+        if isinstance(value, int) and value >= rows:
             yield f"`{name}` = {value:,} is beyond the {rows:,} rows of `vocab_size`: where that token is looked up in a table of so many, such a prompt does not run as configured."
 
 

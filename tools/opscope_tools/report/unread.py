@@ -20,7 +20,7 @@ _NAMED = 4
 
 def unread_said(facts: ImplementationFacts, document: ModelAnalysis, quotes: Quotes) -> str:
     """` 15.9 GFLOP and 96 MB feed nothing ...`; empty where next to nothing does."""
-    graph = facts.graphs[facts.documents.index(document)]
+    graph = facts.graph_of(document)
     idle = _idle(graph)
     if not idle:
         return ""

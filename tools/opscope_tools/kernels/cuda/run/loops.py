@@ -314,15 +314,13 @@ class Loops:
         leaving = turns if state.ending is None else state.ending[2]
         state.ended, state.ending, state.running = ended, ending, running
         state.repeat(nest)
-        once = (least(turns.count) or 0) > 0 or (not isinstance(node, Each) and node.test is None)
-        if "return" in state.left and (threads is not before or not once):
+        if "return" in state.left and (threads is not before or not _surely_runs(node, turns)):
             state.lose_track(node, node.text)
         _ended(state, node, before, left, untold, (path, gone))
         forget(state, changed, "loop", steady)
         if not returns:
             return ""
-        surely = (least(leaving.count) or 0) > 0 or (not isinstance(node, Each) and node.test is None)
-        if turns.loop.at_once == 1 and surely:
+        if turns.loop.at_once == 1 and _surely_runs(node, leaving):
             return "return"
         state.lose_track(node, node.text)
         return ""
@@ -331,6 +329,11 @@ class Loops:
 def _untold(trips: Any) -> Turns:
     """So many turns of a loop that nothing tells apart."""
     return Turns(Counter("", 0, 1, trips))
+
+
+def _surely_runs(node: Any, turns: Turns) -> bool:
+    """Whether a loop makes a turn: its count says so, or nothing is asked before one."""
+    return (least(turns.count) or 0) > 0 or (not isinstance(node, Each) and node.test is None)
 
 
 def _runs(state: State, node: Node, count: Any) -> None:
