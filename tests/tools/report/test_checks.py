@@ -59,6 +59,7 @@ FAULTS = [
     ("TABLE_EMPTY", "", "| A | B |\n|---|---|"),
     ("EMPTY_ROW", "", "| A | B |\n|---|---|\n| | |"),
     ("EMPTY_ROW", "", "| ID | B |\n|---|---|\n| 1 | |"),
+    ("UNNAMED_COLUMN", "", "|  | B |\n|---|---|\n| 1 | 2 |"),
     ("RAGGED_TABLE", "", "| A | B |\n|---|---|\n| 1 | 2 | 3 |"),
     ("BOX_BROKEN", "", "```\n┌───┐\n│ a  │\n└───┘\n```"),
     ("BOX_BROKEN", "", "```\n┌───┐\n│ a │\n└────┘\n```"),

@@ -164,8 +164,10 @@ def fences(material: Material) -> Iterator[Problem]:
 
 
 def tables(material: Material) -> Iterator[Problem]:
-    """Tables have rows, rows have content, and as many cells as the head."""
+    """Tables have names of columns and rows, rows have content, and as many cells as the head."""
     for table in material.page.tables:
+        if not all(table.head):
+            yield _problem("UNNAMED_COLUMN", table.line, f"A column of the table {' / '.join(table.head)} has no name.")
         if not table.rows:
             yield _problem("TABLE_EMPTY", table.line, f"The table {' / '.join(table.head)} has no rows.")
         for line, cells in table.rows:

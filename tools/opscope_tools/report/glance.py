@@ -47,7 +47,7 @@ def glance(facts: ImplementationFacts, quotes: Quotes) -> str:
     )
     told = [*names, *dict.fromkeys(name for column in columns for name in column if name not in names)]
     rows = [(name, *(column.get(name, "–") for column in columns)) for name in told]
-    return table(("", *heads), [row for row in rows if set(row[1:]) != {"–"}])
+    return table(("Figure", *heads), [row for row in rows if set(row[1:]) != {"–"}])
 
 
 def times_said(facts: ImplementationFacts) -> list[str]:

@@ -31,7 +31,8 @@ def cell(text: object) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table; every row must be as wide as the head."""
+    """A table; every column has a name, every row is as wide as the head."""
+    assert all(name.strip() for name in head), head
     lines = [f"| {' | '.join(head)} |", f"|{'|'.join('---' for _ in head)}|"]
     for row in rows:
         assert len(row) == len(head), (head, row)
