@@ -8,11 +8,14 @@ import pytest
 import torch
 import trace_reference as reference
 from opscope_schemas.analysis import ModelAnalysisResult
+from opscope_schemas.formula import Formula
 from opscope_tools.costing.arguments import CostArguments, find
 from opscope_tools.count_flops import count_flops
 from opscope_tools.expand_refs import ExpandArguments, expand_refs
 from opscope_tools.running.tool import ToolContext
+from opscope_tools.trace.document import assignment
 from opscope_tools.trace.heads import saved
+from opscope_tools.trace.serving import kernels
 
 SMALL = {"hidden_size": 64, "intermediate_size": 112, "num_hidden_layers": 3, "num_attention_heads": 4,
          "num_key_value_heads": 2, "vocab_size": 999, "head_dim": 16}  # fmt: skip
@@ -79,3 +82,14 @@ def test_a_model_without_a_head_says_nothing_of_logits(context: ToolContext) -> 
     small = {"hidden_size": 64, "intermediate_size": 112, "num_hidden_layers": 2, "num_attention_heads": 4}
     found = count_flops(CostArguments.model_validate({"target": "vit", "logits": "last", "config": small}), context)
     assert not any("logits" in assumption for assumption in found.document.assumptions)
+
+
+def test_the_last_norm_writes_every_row_that_it_reads(context: ToolContext) -> None:
+    given = {"target": "llama", "logits": "last", "config": SMALL}
+    found = find(CostArguments.model_validate(given), context)
+    point = assignment(found.tree.trace.variables, found.tree.trace.point)
+    last = [k for k in kernels(found.tree, found.call) if k.rule == "fused norm"][-1]
+    assert last.repeat == Formula.const(1)
+    states = point["batch_size"] * point["seq_len"] * SMALL["hidden_size"] * point["a_bytes"]
+    assert last.cost.write.evaluate(point) == states
+    assert last.cost.read.evaluate(point) == states + SMALL["hidden_size"] * point["w_bytes"]

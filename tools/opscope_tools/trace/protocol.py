@@ -74,11 +74,12 @@ class TraceRequest(Asked):
 
 
 class ViewRecord(Frozen):
-    """What an operator reads of a tensor: a view, equal numbers for the same one, and its bytes."""
+    """What an operator reads of a tensor: a view, equal numbers for the same one, its bytes, and other views that hold all of it."""
 
     tensor: int
     view: int
     size: str
+    within: tuple[int, ...] = ()
 
 
 class OpRecord(Frozen):

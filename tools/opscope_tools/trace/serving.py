@@ -205,6 +205,8 @@ class _Graph:
         self.experts = {inner: layer for layer, below in expert_layers(tree, call).items() for inner in below}
         self.kinds = {t.index: t.kind for t in self.trace.tensors}
         self.sizes = {t.index: Formula.parse(t.size) for t in self.trace.tensors if t.size}
+        #: view -> others that hold all of it
+        self.within = {view.view: view.within for op in self.trace.ops for view in op.views if view.within}
         self.last_dimension = {t.index: t.info.shape[-1] for t in self.trace.tensors if t.info.shape}
         self.makers: dict[int, list[OpRecord]] = {}
         self.readers: dict[int, list[OpRecord]] = {}
@@ -683,8 +685,9 @@ def _of_weights(graph: _Graph) -> set[int]:
 
 
 def _once(graph: _Graph, index: int, views: Mapping[int, Formula]) -> Formula:
-    """What a kernel reads of a tensor, in several views or in steps: all of it at most."""
-    together = sum(views.values(), Formula.const(0))
+    """What a kernel reads of a tensor, in several views or in steps: what lies in two of them once, all of it at most."""
+    apart = (size for view, size in views.items() if views.keys().isdisjoint(graph.within.get(view, ())))
+    together = sum(apart, Formula.const(0))
     whole = graph.sizes.get(index)
     if whole is None or together == whole:
         return together
@@ -692,13 +695,16 @@ def _once(graph: _Graph, index: int, views: Mapping[int, Formula]) -> Formula:
 
 
 def _left(graph: _Graph, op: OpRecord, inside: set[int], looped: bool) -> Formula:
-    """Bytes that a kernel writes of what one of its operators makes: those that others read, where a view of it is all that they do."""
+    """Bytes that a kernel writes of what one of its operators makes: those that others read, where a view of it is all that they do.
+
+    A norm writes every row: engines pick those that logits are made of after it.
+    """
     write = graph.now[op.order].write
     if looped:
         write = sum((graph.sizes[index] for index in op.writes if index in graph.sizes), Formula.const(0))
     readers = [r for index in op.writes for r in graph.readers.get(index, ()) if r.order not in inside]
     views = [[v for v in r.views if v.tensor in op.writes] for r in readers]
-    if len(op.writes) != 1 or _kept(graph, op) or not all(views):
+    if len(op.writes) != 1 or _kept(graph, op) or _is_norm(graph, op) or not all(views):
         return write
     read = _once(graph, op.writes[0], {v.view: Formula.parse(v.size) for each in views for v in each})
     return read if views and read.evaluate(graph.point) < write.evaluate(graph.point) else write

@@ -17,6 +17,7 @@ from opscope_schemas.formula import Formula
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from opscope_tools.trace.operators import Tensor
+from opscope_tools.trace.worker.stretches import Stretch, stretch_of
 
 Kind = Literal["activation", "input", "cache", "constant", "output"]
 Measure = Callable[[Any], tuple[TensorInfo, Formula | None]]
@@ -82,6 +83,8 @@ class Flow:
         self._measure = measure
         self._at: dict[int, int] = {}
         self._views: dict[object, int] = {}
+        #: tensor -> its views, and where their elements lie
+        self._stretches: dict[int, dict[int, Stretch]] = {}
         #: of every storage, what keeps its place from being another's, but not its memory
         self._places: list[StorageWeakRef] = []
         #: storages that Python holds -> their tensor, and what says that it holds them no more
@@ -179,7 +182,21 @@ class Flow:
         for tensor, known in zip(inputs, seen, strict=False):
             index = self._index(tensor)
             if index is not None and not known.weight:
-                yield index, self._views.setdefault(known.key, len(self._views)), known.bytes
+                view = self._views.setdefault(known.key, len(self._views))
+                self._stretches.setdefault(index, {})[view] = stretch_of(tensor)
+                yield index, view, known.bytes
+
+    def held_by_others(self) -> dict[int, tuple[int, ...]]:
+        """View -> other views of its tensor that hold all its elements; of two with the same elements the later one is held."""
+        found = {}
+        for views in self._stretches.values():
+            for view, own in views.items() if len(views) > 1 else ():
+                around = [
+                    n for n, one in views.items() if n != view and one.holds(own) and (n < view or not own.holds(one))
+                ]
+                if around:
+                    found[view] = tuple(around)
+        return found
 
     def again(self, call: tuple[int, int, int], order: int, then: Sequence[Any], now: Sequence[Any]) -> None:
         """A folded sibling of a call (index, orders of its begin and end) got `now` where the first one got `then`.

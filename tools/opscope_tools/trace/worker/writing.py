@@ -87,6 +87,7 @@ class Writer:
         self._layers: dict[int, Formula] = {}
         #: identity of a module -> memory of its weights and their names
         self._named: dict[int, dict[int, str]] = {}
+        self._within = session.recorder.flow.held_by_others()
         #: modules that were called, and the memory of weights that were read
         self._called = {id(event.module) for event in session.recorder.calls}
         self._read = {storage for op in session.recorder.ops for storage in op.weights}
@@ -217,7 +218,7 @@ class Writer:
             moves_whole=op.cost is not None and moved(op.ran) == (op.cost.read, op.cost.write),
             inputs=self._infos(op.inputs), outputs=self._infos(op.outputs),
             repeat=self.text(op.repeat), reads=op.step.reads, weights=self._weights_read(op), writes=op.step.writes, after=op.step.after, carried=op.carried,
-            views=tuple(ViewRecord(tensor=t, view=v, size=self.text(s)) for t, v, s in op.views),
+            views=tuple(ViewRecord(tensor=t, view=v, size=self.text(s), within=self._within.get(v, ())) for t, v, s in op.views),
             backward=op.backward,
         )  # fmt: skip
 
