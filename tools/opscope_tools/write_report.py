@@ -32,7 +32,7 @@ from opscope_tools.costing.checkpoints import checkpoint_named, stored_by
 from opscope_tools.costing.configured import checkpoint_of
 from opscope_tools.count_flops import COUNT_FLOPS
 from opscope_tools.cuda_kernel_tiling import CUDA_KERNEL_TILING
-from opscope_tools.estimate_roofline.placing import fewest_that_hold, grids, more_sequences, pass_of, spread_over
+from opscope_tools.estimate_roofline.placing import fewest_that_hold, grids, of_more, pass_of, spread_over
 from opscope_tools.estimate_roofline.tool import ESTIMATE_ROOFLINE, devices_of
 from opscope_tools.expand_refs import EXPAND_REFS
 from opscope_tools.extract_config.tool import EXTRACT_CONFIG
@@ -164,10 +164,9 @@ def gather(arguments: WriteReportArguments, context: ToolContext, date: str = ""
     of_prompt = (
         spread_over(arguments.hardware, prompt, context)[0] if prompt is not None and prompt is not made[-1] else {}
     )
-    step = (held or estimates).get("decode")
-    batches, full = (
-        more_sequences(arguments.hardware, passes["decode"], step, context) if step is not None else ((), None)
-    )
+    growing = "decode" if "decode" in passes else next(iter(passes))
+    alone = (held or estimates).get(growing)
+    batched = of_more(arguments.hardware, passes[growing], alone, context) if alone is not None else ()
     tiling = _tiling(arguments.kernel, context)
     settings = _settings(target, config, tree, context, skipped)
     kernels = tuple(_kernel_settings(tiling, context))
@@ -197,8 +196,8 @@ def gather(arguments: WriteReportArguments, context: ToolContext, date: str = ""
         settings=settings,
         estimates=estimates,
         held=held,
-        batches=batches,
-        full=full,
+        growing=growing,
+        batched=batched,
         spread=spread,
         spread_prefill=of_prompt,
         unspread=unspread,

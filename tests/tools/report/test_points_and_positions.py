@@ -10,7 +10,7 @@ import pytest
 import report_toy as toy
 from opscope_schemas.analysis import Kernel, ModelInput, TensorInfo, Variable
 from opscope_schemas.common import Repository, Source
-from opscope_schemas.estimates import Alternative, RooflineResult, Spread, SweepPoint
+from opscope_schemas.estimates import Alternative, RooflineResult, Spread
 from opscope_tools.report import configuration, scan
 from opscope_tools.report.configuration import configuration_rows
 from opscope_tools.report.facts import ImplementationFacts
@@ -157,7 +157,7 @@ def test_what_was_measured_to_take_longer_is_never_said_to_save_or_to_take_as_lo
         for off in (0.0, 0.1):
             changed = {"alternatives": (one.model_copy(update={"error_share": off}),)}
             found = {phase: each.model_copy(update=changed) for phase, each in facts.estimates.items()}
-            text = toy.first_screen(replace(facts, estimates=found, full=found["decode"]))
+            text = toy.first_screen(replace(facts, estimates=found, batched=(found["decode"],)))
             (row,) = [line for line in text.split("\n") if line.startswith("| weights fp8 |")]
             cells = row.strip("| ").split(" | ")
             assert len(cells) == 4  # a decode step, one of more sequences, a prefill
@@ -225,19 +225,28 @@ def test_the_cache_outweighs_the_weights_of_the_devices_that_hold_both(
     assert (found[2] == "sequences") is (kept > 0)
 
 
-def test_steps_of_more_sequences_are_told_with_their_rates(facts: ImplementationFacts) -> None:
-    def told(**known: float | None) -> str:
-        point = SweepPoint(
-            batch=4, context=1024, flops=1, bytes=1, bound_seconds=1e-3, limited_by="memory", weights_bytes=1, cache_bytes=1, fits=True,
-            calibrated_seconds=known.get("calibrated"),
-        )  # fmt: skip
-        points = (point, point.model_copy(update={"batch": 7}))
-        return toy.unmarked(" ".join(story(replace(facts, batches=points), Quotes())))
+def test_passes_of_more_sequences_or_images_are_told_with_their_rates(facts: ImplementationFacts) -> None:
+    def told(phase: str, calibrated: float | None) -> str:
+        alone = facts.estimates[phase]
+        totals = alone.totals.model_copy(update={"calibrated_seconds": calibrated, "bound_seconds": 1e-3})
+        room = alone.memory.model_copy(update={"largest_batch": 7})
+        more = tuple(
+            alone.model_copy(update={"totals": totals, "values": {**alone.values, "batch_size": batch}})
+            for batch in (4, 7)
+        )
+        estimates = {**facts.estimates, phase: alone.model_copy(update={"memory": room})}
+        return toy.unmarked(" ".join(story(replace(facts, growing=phase, batched=more, estimates=estimates), Quotes())))
 
-    modelled = "in one modelled step: 4 take 2 ms (2,000 tokens/s), 7 take 2 ms (3,500 tokens/s), the most that fit"
-    assert modelled in told(calibrated=2e-3)
-    assert "in one step: 4 take at least 1 ms (4,000 tokens/s at most), 7 take at least 1 ms" in told()
-    assert "like these, in one" not in toy.unmarked(" ".join(story(facts, Quotes())))
+    assert (
+        "Of more sequences like these, in one modelled step: 4 take 2 ms (2,000 tokens/s), 7 take 2 ms (3,500 tokens/s), the most that "
+        "fit, with no room for longer ones."
+    ) in told("decode", 2e-3)
+    assert "in one step: 4 take at least 1 ms (4,000 tokens/s at most), 7 take at least 1 ms" in told("decode", None)
+    assert (
+        "Of more sequences like these, in one modelled pass: 4 take 2 ms (2,000 sequences/s), 7 take 2 ms (3,500 sequences/s), the most "
+        "that fit."
+    ) in told("prefill", 2e-3)
+    assert "like these, in one" not in toy.unmarked(" ".join(story(replace(facts, batched=()), Quotes())))
 
 
 def test_attention_that_adds_a_tensor_to_its_scores_is_told_with_its_time(facts: ImplementationFacts) -> None:

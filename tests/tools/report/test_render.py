@@ -446,7 +446,7 @@ def test_what_was_measured_to_save_stands_before_what_a_bound_promises(facts: Im
     nothing = measured.model_copy(update={"name": "cache fp8", "share": -0.001})
     slower = measured.model_copy(update={"name": "weights fp8_block", "share": -1.5, "backends": ("sglang", "vllm")})
     changed = found.model_copy(update={"alternatives": (promised, slower, nothing, measured)})
-    told = toy.unmarked(toy.rendered_with(replace(facts, estimates={"decode": changed}), {}).text)
+    told = toy.unmarked(toy.rendered_with(replace(facts, estimates={"decode": changed}, batched=()), {}).text)
     rows = [
         "| weights fp8 | 50 % (40 %; vllm's kernels) |", "| cache fp8 | 0 %, less than fits are off by (40 %; vllm's kernels) |",
         "| weights fp8_block | 150 % longer (40 %; sglang and vllm's kernels) |", "| weights int4 | not measured (70 %) |",
@@ -473,7 +473,7 @@ def test_savings_of_other_kernels_than_those_of_the_pass_say_why(
     product = found.operators[0].model_copy(update={"measured_as": f"product, bf16, {asked}"})
     narrow = found.alternatives[0].model_copy(update={"name": "weights fp8_block", "backends": (backend,)})
     changed = found.model_copy(update={"operators": (product,), "alternatives": (narrow,)})
-    told = toy.unmarked(toy.rendered_with(replace(facts, estimates={"decode": changed}), {}).text)
+    told = toy.unmarked(toy.rendered_with(replace(facts, estimates={"decode": changed}, batched=()), {}).text)
     assert (f"| weights fp8_block | 50 % (40 %; {backend}'s kernels) |" in told) == (said is not None)
     assert (said in told) if said else ("compared before and after" not in told)
 

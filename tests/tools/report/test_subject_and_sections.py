@@ -18,7 +18,7 @@ from opscope_tools.report.components import LongFormulas
 from opscope_tools.report.facts import ImplementationFacts, role_of
 from opscope_tools.report.flow import catalogue_rows
 from opscope_tools.report.markdown import Page
-from opscope_tools.report.memory import peak_lines, tensor_bytes
+from opscope_tools.report.memory import lifetime_rows, peak_lines, tensor_bytes
 from opscope_tools.report.outline import TABLES
 from opscope_tools.report.parallel import Split, communication_rows
 from opscope_tools.report.render import Report
@@ -305,6 +305,21 @@ def test_the_lifecycle_names_activations_scores_weights_and_the_peak(
     assert "(2.05 kB) during task 2" in text  # two tensors of 64 * 8 * 2 bytes
 
 
+def test_tensors_of_one_task_with_readers_of_their_own_are_told_with_the_readers_of_each(
+    facts: ImplementationFacts,
+) -> None:
+    graph = facts.graphs[0]
+    one = next(t for t in graph.tensors if t.kind == "activation" and t.created_by and t.consumed_by and t.lives[1] < 6)
+    other = one.model_copy(update={"id": 999, "consumed_by": (7,), "lives": (one.lives[0], 7)})
+    changed = replace(facts, graphs=(graph.model_copy(update={"tensors": (*graph.tensors, other)}), *facts.graphs[1:]))
+    number = task_of_operator(facts.main, tasks(facts.main, graph))
+    read, lives = f"task {number[one.consumed_by[0]]}", f"task {number[one.lives[0]]} to"
+    told = [row for row in lifetime_rows(changed, tasks(facts.main, graph)) if f"; another: task {number[7]}" in row[2]]
+    assert len(told) == 1
+    assert read in told[0][2]
+    assert told[0][3].count(lives) == 2
+
+
 def test_what_may_be_the_peak_at_other_sizes_is_named_by_its_operator_or_is_none(facts: ImplementationFacts) -> None:
     graph, length = facts.graphs[0], facts.point(facts.main)["seq_len"]
     texts = ("20 * {seq_len}", "650", "330 + 12 * {seq_len}", "10 * {seq_len}")
@@ -320,6 +335,8 @@ def test_what_may_be_the_peak_at_other_sizes_is_named_by_its_operator_or_is_none
         return f"{operator.operator} (`{operator.file}:{operator.line}`), during which {held} live here."
 
     assert length == 64  # a quarter and half of it are tried
+    every = [said(first), said(never, first), said(never, constant, first), said(never, constant, between, first)]
+    assert not any("  " in text for text in every)
     assert "At no sizes does another operator hold more." in said(first)
     assert "other sizes that were tried does another operator hold more." in said(never, first)
     assert f"At other sizes it may be {named(constant)}" in said(never, constant, first)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from opscope_schemas.errors import ConfigError, ValuesError
 from opscope_schemas.estimates import RooflineResult
-from opscope_tools.estimate_roofline.placing import fewest_that_hold, more_sequences
+from opscope_tools.estimate_roofline.placing import fewest_that_hold, of_more
 from opscope_tools.estimate_roofline.planning import PlanArguments, plan
 from opscope_tools.estimate_roofline.predicting import Replica, served
 from opscope_tools.estimate_roofline.sweeping import SweepArguments, sweep
@@ -212,14 +212,23 @@ def test_steps_of_more_sequences_are_told_up_to_what_fits(context: ToolContext) 
     for cached, last in ((1024, 256), (65536, None)):
         asked = {**passes["decode"], "values": {"batch_size": 1, "cache_len": cached}}
         step = _on({"decode": asked}, context)["decode"]
-        points, full = more_sequences("h100_sxm", asked, step, context)
-        assert full is not None
-        assert full.values["batch_size"] == points[-1].batch
-        assert full.totals.calibrated_seconds == pytest.approx(points[-1].calibrated_seconds)
-        assert points[-1].batch == (last or step.memory.largest_batch)
-        assert [p.batch for p in points] == sorted({p.batch for p in points})
-        assert all(p.fits and p.context == cached for p in points)
-        for point in points:
-            at = {"batch_size": point.batch, "cache_len": cached}
+        ran = of_more("h100_sxm", asked, step, context)
+        batches = [int(one.values["batch_size"]) for one in ran]
+        assert batches[-1] == (last or step.memory.largest_batch)
+        assert batches == sorted(set(batches))
+        assert all(one.memory.fits and one.values["cache_len"] == cached for one in ran)
+        for batch, one in zip(batches, ran, strict=True):
+            at = {"batch_size": batch, "cache_len": cached}
             alone = _on({"decode": {**asked, "values": at}}, context)["decode"]
-            assert point.calibrated_seconds == pytest.approx(alone.totals.calibrated_seconds)
+            assert one.totals.calibrated_seconds == pytest.approx(alone.totals.calibrated_seconds)
+
+
+def test_what_ranks_exchange_between_modules_runs_in_what_holds_both(context: ToolContext) -> None:
+    """The sum of a split embedding is no layer's, though a layer's norm is the first to read it."""
+    given = {"target": "llama", "hardware": "h100_sxm", "config": SMALL, "parallel": {"tp": 2}}
+    found = estimate_roofline(RooflineArguments.model_validate(given), context)
+    runs = dict.fromkeys((True, False), 0)
+    for row in found.operators:
+        if row.operation == "all_reduce":
+            runs[any(name.endswith("LlamaDecoderLayer") for name in row.classes)] += row.count
+    assert runs == {True: 2 * SMALL["num_hidden_layers"], False: 1}

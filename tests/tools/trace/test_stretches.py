@@ -17,16 +17,17 @@ def drawn(base: torch.Tensor, draw: random.Random) -> torch.Tensor:
     for _ in range(draw.randint(0, 4)):
         along = draw.randrange(view.dim())
         size = view.shape[along]
-        step = draw.choice(
-            (
-                lambda v, a, n: v.narrow(a, (start := draw.randrange(n)), draw.randint(1, n - start)),
-                lambda v, a, n: v[tuple(slice(None, None, 2 if d == a else 1) for d in range(v.dim()))],
-                lambda v, a, n: v.transpose(0, a),
-                lambda v, a, n: v.unflatten(a, (n // 2, 2)) if n % 2 == 0 and n > 2 else v.unsqueeze(a),
-                lambda v, a, n: v.unsqueeze(a).expand(*v.shape[:a], 3, *v.shape[a:]),
-            )
-        )
-        view = step(view, along, size)
+        match draw.randrange(5):
+            case 0:
+                view = view.narrow(along, size // 3, size - size // 3)
+            case 1:
+                view = view.narrow(along, 0, draw.randint(1, size))
+            case 2:
+                view = view.transpose(0, along)
+            case 3 if size % 2 == 0:
+                view = view.unflatten(along, (size // 2, 2)).select(along + 1, 0)
+            case _:
+                view = view.unsqueeze(along).expand(*view.shape[:along], 3, *view.shape[along:])
     return view
 
 

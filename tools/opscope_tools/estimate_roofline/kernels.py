@@ -502,7 +502,8 @@ def _exchanges(point: _Point) -> Iterator[Kernel]:
     by_order = {op.order: op for op in point.found.tree.trace.ops}
     for one in found.exchanges if spread.tp > 1 else ():
         whole = point.bytes(one.bytes) if one.bytes else 0.0
-        yield _exchange(one.kind, by_order[one.order], point, whole, spread.tp, int(point.number(one.repeat)))
+        told, made = by_order[one.order], by_order.get(one.made)
+        yield _exchange(one.kind, told, point, whole, spread.tp, int(point.number(one.repeat)), made)
     handed_on = point.bytes(found.handed_on) if found.handed_on else 0.0
     if spread.ep > 1 and spread.dp > 1 and point.of.layers:
         for index in point.of.layers:
@@ -516,10 +517,15 @@ def _exchanges(point: _Point) -> Iterator[Kernel]:
         )
 
 
-def _exchange(kind: str, op: OpRecord, point: _Point, size: float, ranks: int, count: int) -> Kernel:
-    """Timed as what it is; what is sent takes no more than an all-reduce among two."""
+def _exchange(
+    kind: str, op: OpRecord, point: _Point, size: float, ranks: int, count: int, made: OpRecord | None = None
+) -> Kernel:
+    """Timed as what it is; what is sent takes no more than an all-reduce among two. It runs in the innermost call around both `op` and
+    what made its parts."""
     tree = point.found.tree
-    call = tree.trace.calls[op.call]
+    calls = tree.trace.calls
+    makers = {one.index for one in tree.around(calls[(made or op).call])}
+    call = next((one for one in tree.around(calls[op.call]) if one.index in makers), calls[op.call])
     return Kernel(
         operation=kind, module=tree.pattern(call), classes=tree.classes(call), file=op.site.file, line=op.site.line,
         count=count, flops=0.0, matmul_flops=0.0, moved=0.0, form=FORMS.get(kind, ALL_REDUCE) if size else None,

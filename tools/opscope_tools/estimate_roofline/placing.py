@@ -6,20 +6,20 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 
 from opscope_schemas.errors import InputError, TraceError
-from opscope_schemas.estimates import RooflineResult, SweepPoint, SweepResult
+from opscope_schemas.estimates import RooflineResult, SweepResult
 
 from opscope_tools.estimate_roofline.sweeping import SWEEP
 from opscope_tools.estimate_roofline.tool import ESTIMATE_ROOFLINE, devices_of
 from opscope_tools.running.runner import run_tool
 from opscope_tools.running.tool import ToolContext
 
-__all__ = ["fewest_that_hold", "grids", "more_sequences", "pass_of", "spread_over"]
+__all__ = ["fewest_that_hold", "grids", "of_more", "pass_of", "spread_over"]
 
 #: ranks of tensor parallelism whose share is told; the last are a node
 _RANKS = (2, 4, 8)
 #: whole nodes that are tried at most where one device does not hold the passes
 _NODES = 8
-#: sequences of decode steps that are timed where they fit; of the last no more than fit
+#: sequences or images whose pass is timed where they fit; of the last no more than fit
 _SEQUENCES = (4, 16, 64, 256)
 #: sequences and tokens at which times are modelled for a page; it draws between them
 _BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
@@ -81,23 +81,23 @@ def fewest_that_hold(
     return {}
 
 
-def more_sequences(
-    hardware: str, asked: Mapping[str, object], step: RooflineResult, context: ToolContext
-) -> tuple[tuple[SweepPoint, ...], RooflineResult | None]:
-    """The decode step of `step` with as many sequences as fit, at most 256, and with fewer, on the same devices; and all that is said of
-    the largest."""
-    most, here = step.memory.largest_batch, step.values
-    if not most or not {"batch_size", "cache_len"} <= here.keys():
-        return (), None
-    wanted = {*(size for size in _SEQUENCES if size < most), min(most, _SEQUENCES[-1])} - {here["batch_size"]}
-    degrees = {"tp": step.parallel.tp, "pp": step.parallel.pp} if step.parallel is not None else None
+def of_more(
+    hardware: str, asked: Mapping[str, object], alone: RooflineResult, context: ToolContext
+) -> tuple[RooflineResult, ...]:
+    """The pass of `alone` with more sequences or images, up to as many as fit and at most 256, on the same devices."""
+    most, here = alone.memory.largest_batch, alone.values
+    if not most or "batch_size" not in here:
+        return ()
+    wanted = {*(size for size in _SEQUENCES if size < most), min(most, _SEQUENCES[-1])}
+    degrees = {"tp": alone.parallel.tp, "pp": alone.parallel.pp} if alone.parallel is not None else None
     plan = {**pass_of(asked), "hardware": hardware.partition(":")[0], "parallel": degrees}
-    sweep = {**plan, "batches": sorted(wanted), "contexts": [here["cache_len"]]}
     with contextlib.suppress(InputError, TraceError):
-        points = run_tool(SWEEP, sweep, context).points if wanted else ()
-        values = {**step.values, "batch_size": max(wanted, default=0)}
-        return points, run_tool(ESTIMATE_ROOFLINE, {**plan, "values": values}, context) if points else None
-    return (), None
+        return tuple(
+            run_tool(ESTIMATE_ROOFLINE, {**plan, "values": {**here, "batch_size": size}}, context)
+            for size in sorted(wanted)
+            if size > here["batch_size"]
+        )
+    return ()
 
 
 def grids(

@@ -71,14 +71,14 @@ class _Pass:
 
 
 def _passes(facts: ImplementationFacts, quotes: Quotes) -> Iterator[_Pass]:
-    """The decode step or the first pass, the step of most sequences, further passes."""
+    """The decode step or the first pass, that of most sequences or images, further passes."""
     for phase in sorted(facts.served, key=lambda phase: phase != "decode"):
         yield _Pass(STEPS[phase], phase, f"{phase}.saved", facts.served[phase])
-        if phase == "decode" and facts.full is not None:
+        if phase == facts.growing and facts.full is not None:
             batch = int(facts.full.values["batch_size"])
-            many = quotes(f"decode.of_{batch}.batch_size", batch)
+            many = quotes(f"{phase}.of_{batch}.batch_size", batch)
             yield _Pass(
-                f"{STEPS[phase]} of {many} {units(facts, phase)}", phase, f"decode.saved.of_{batch}", facts.full
+                f"{STEPS[phase]} of {many} {units(facts, phase)}", phase, f"{phase}.saved.of_{batch}", facts.full
             )
 
 

@@ -27,7 +27,7 @@ from opscope_schemas.analysis import (
 from opscope_schemas.common import Source
 from opscope_schemas.dataflow import Dataflow, FlowTensor
 from opscope_schemas.errors import ValuesError
-from opscope_schemas.estimates import OperatorTime, RooflineResult, SweepPoint
+from opscope_schemas.estimates import OperatorTime, RooflineResult
 from opscope_schemas.extracted_config import Check, ExtractConfigResult
 from opscope_schemas.formula import Formula, Rational, evaluate, holds, variables, whole_bytes
 from opscope_schemas.tiling import TilingResult
@@ -453,10 +453,10 @@ class ImplementationFacts:
     estimates: Mapping[str, RooflineResult] = field(default_factory=dict)
     #: the same over as few of these devices as hold every pass, of the numbers that were tried; none where one holds them, or none does
     held: Mapping[str, RooflineResult] = field(default_factory=dict)
-    #: decode steps of more sequences, on one device or on those that hold them
-    batches: tuple[SweepPoint, ...] = ()
-    #: all that is said of the one of most sequences
-    full: RooflineResult | None = None
+    #: the pass that is timed with more sequences or images: a decode step where there is one
+    growing: str = "decode"
+    #: that pass with more and more of them, on one device or on those that hold them
+    batched: tuple[RooflineResult, ...] = ()
     #: the same of the last pass over so many devices by tensor parallelism, where the model and the device allow it
     spread: Mapping[int, RooflineResult] = field(default_factory=dict)
     #: and of prefill, where that is not the last pass
@@ -486,6 +486,11 @@ class ImplementationFacts:
     def served(self) -> Mapping[str, RooflineResult]:
         """How long passes take where they can run: on one device, else on those that hold them."""
         return self.held or self.estimates
+
+    @property
+    def full(self) -> RooflineResult | None:
+        """Of those the pass of most sequences or images."""
+        return self.batched[-1] if self.batched else None
 
     def device(self, phase: str) -> str:
         """What a pass is timed on: one device, or the share of each of several; what has to be said where they cannot hold it."""

@@ -28,7 +28,7 @@ __all__ = [
     "written_forms",
 ]
 
-#: FLOPs (a multiply and an add are 1 each), bytes, FLOPs per byte, seconds, tokens/s, %, times, and things that are counted;
+#: FLOPs (a multiply and an add are 1 each), bytes, FLOPs per byte, seconds, tokens/s, sequences/s, images/s, %, times, and things that are counted;
 #: empty where a key does not say what its number counts
 Unit = str
 PHASES = ("prefill", "decode", "encode", "forward")
@@ -59,7 +59,8 @@ def unit_of(key: str) -> Unit:
     """What the number of a fact counts; empty where its key does not say."""
     parts = key.split(".")
     if "time" in parts[1:2]:
-        own = {"bytes": "bytes", "tokens_per_second": "tokens/s", "kernels": "things"}
+        own = {"bytes": "bytes", "kernels": "things"}
+        own |= {f"{many}_per_second": f"{many}/s" for many in ("tokens", "sequences", "images")}
         clock = ("bound", "calibrated", "low", "high", "encoder")
         return own.get(parts[-1], "seconds" if parts[-1] in clock else "%")
     if "saved" in parts[1:2] or "largest" in parts[-2:-1]:
@@ -96,6 +97,8 @@ _WORDS: tuple[tuple[str, frozenset[Unit]], ...] = tuple(
         (r"FLOPs? per byte|FLOPs?/(?:B|byte)|FLOPs of each byte", "FLOPs per byte"),
         (r"[kMGTP]?FLOPs?(?:/s| per second)|[kMGTP]?FLOPS", "FLOP/s"),
         (r"tokens?(?: per second| a second|/s)", "tokens/s"),
+        (r"sequences?(?: per second| a second|/s)", "sequences/s"),
+        (r"images?(?: per second| a second|/s)", "images/s"),
         (r"[kMGTP]?i?B/s|bytes? per second", "bytes/s"),
         (r"[kMGTP]?FLOPs?|flops|floating[- ]point operations|multiply-adds", "FLOPs"),
         (r"(?:kilo|mega|giga|tera|kibi|mebi|gibi)?bytes?|[kKMGTP]?i?B", "bytes"),

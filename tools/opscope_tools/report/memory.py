@@ -73,7 +73,7 @@ def peak_lines(facts: ImplementationFacts, catalogue: Sequence[Task]) -> list[st
         lines.append(
             f"Peak of activations in {document.phase}: `{largest.bytes}` bytes "
             f"({plain_bytes(evaluate(largest.bytes, point))}{_batched(facts, document, largest.bytes)}) during {where}{operator.operator} "
-            f"(`{operator.file}:{operator.line}`), each tensor there until no name or running function of Python holds it. "
+            f"(`{operator.file}:{operator.line}`), each tensor there until no name or running function of Python holds it."
             f"{_next_peak(facts, document, graph, ranked)}{_fused(facts, document.phase, evaluate(largest.bytes, point))}"
             f"{_appended(graph, point)}"
         )
@@ -86,22 +86,24 @@ def _next_peak(
     """Which operator becomes the peak of a longer or larger pass, and at which size; else which others are it at sizes that were tried."""
     point, others = facts.point(document), ranked[1:]
     if not others:
-        return "At no sizes does another operator hold more."
+        return " At no sizes does another operator hold more."
     for name, unit in _GROWING.items():
         if (found := _overtaken(facts, document, ranked, name)) is not None:
             size, peak = found
-            return f"At {unit.format(size)} another passes it: {_during(graph, peak)}, with `{peak.bytes}` bytes."
+            return f" At {unit.format(size)} another passes it: {_during(graph, peak)}, with `{peak.bytes}` bytes."
     tried = _tried(facts, document, ranked)
     passing = [peak for peak in others if any(_largest(ranked, there) is peak for there in tried)]
     if not passing:
         return (
-            "" if not tried else f"At none of {len(tried)} other sizes that were tried does another operator hold more."
+            ""
+            if not tried
+            else f" At none of {len(tried)} other sizes that were tried does another operator hold more."
         )
     held = plain_bytes(evaluate(passing[0].bytes, point))
     said = f"{_during(graph, passing[0])}, during which {held} live here"
     if len(passing) == 1:
-        return f"At other sizes it may be {said}."
-    return f"At other sizes it may be one of {len(passing)} other operators, as {said}."
+        return f" At other sizes it may be {said}."
+    return f" At other sizes it may be one of {len(passing)} other operators, as {said}."
 
 
 def _largest(ranked: Sequence[PeakPoint], there: Mapping[str, Rational]) -> PeakPoint:
@@ -240,7 +242,7 @@ def _activations(facts: ImplementationFacts, catalogue: Sequence[Task]) -> Itera
         )
     )
     repeats = [evaluate(operator.repeat, point) for operator in graph.operators]
-    rows: dict[Row, None] = {}
+    rows: dict[tuple[str, str], dict[tuple[str, str], None]] = {}
     for tensor in made:
         operator = graph.operators[tensor.created_by - 1]
         readers = dict.fromkeys(number[reader] for reader in tensor.consumed_by)
@@ -248,15 +250,20 @@ def _activations(facts: ImplementationFacts, catalogue: Sequence[Task]) -> Itera
         lived = _outlived(times, *tensor.lives)
         about = "about " * any(count > 1 for count in times[tensor.lives[0] - 1 : tensor.lives[1]])
         name = TensorInfo(name=f"{operator.operator.partition('.')[2]} result", shape=tensor.shape, dtype=tensor.dtype)
-        rows[
+        of = (
             f"{_described(name.name, name)}, {_bytes(facts, Formula.parse(tensor.bytes), facts.main)}",
             f"task {number[tensor.created_by]} (`{operator.file}:{operator.line}`)",
+        )
+        if of not in rows and len(rows) == _MOST_TENSORS:
+            continue
+        told = (
             f"task {', '.join(map(str, readers))}" if readers else "nobody",
             f"{about}{lived:,} {things(lived, 'operator')}, task {number[tensor.lives[0]]} to {number[tensor.lives[1]]}",
-        ] = None
-        if len(rows) == _MOST_TENSORS:
-            return iter(rows)
-    return iter(rows)
+        )
+        rows.setdefault(of, {})[told] = None
+    for of, told_of in rows.items():
+        read, lives = zip(*told_of, strict=True)
+        yield *of, "; another: ".join(dict.fromkeys(read)), "; another: ".join(dict.fromkeys(lives))
 
 
 def _described(name: str, tensor: TensorInfo) -> str:

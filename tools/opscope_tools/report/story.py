@@ -364,7 +364,9 @@ def _turns(facts: ImplementationFacts, quotes: Quotes) -> Iterator[str]:
         if phase != "decode" and (one.turning_batch or 1) > 1:
             batch = quotes(f"{phase}.turning_batch", one.turning_batch or 1)
             devices = f", on {devices_said(facts, quotes)} devices," * bool(facts.held)
-            yield f"Of {STEPS[phase]} of such sequences computing limits most of the bound{devices} from a batch of {batch} on; below it, memory."
+            yield f"Of {STEPS[phase]} of such {units(facts, phase)} computing limits most of the bound{devices} from a batch of {batch} on; below it, memory."
+    if facts.growing != "decode":
+        yield from _in_batches(facts, quotes)
     found = facts.estimates.get("decode")
     if found is None:
         return
@@ -407,25 +409,27 @@ def _turns(facts: ImplementationFacts, quotes: Quotes) -> Iterator[str]:
 
 
 def _in_batches(facts: ImplementationFacts, quotes: Quotes) -> Iterator[str]:
-    """How long decode steps of more sequences take, and what that gives."""
-    points = facts.batches
+    """How long passes of more sequences or images take, and what that gives."""
+    phase, points = facts.growing, [(int(one.values["batch_size"]), one.totals) for one in facts.batched]
     if not points:
         return
-    known = all(point.calibrated_seconds is not None for point in points)
+    known = all(totals.calibrated_seconds is not None for _, totals in points)
+    per = "tokens" if phase == "decode" else units(facts, phase)
     told = []
-    for point in points:
-        key, took = (
-            f"decode.time.of_{point.batch}",
-            (point.calibrated_seconds if known else None) or point.bound_seconds,
-        )
-        many = quotes(f"decode.of_{point.batch}.batch_size", point.batch)
-        rate = quotes(f"{key}.tokens_per_second", round(float(f"{point.batch / took:.3g}")))
+    for batch, totals in points:
+        key = f"{phase}.time.of_{batch}"
+        took = (totals.calibrated_seconds if known else None) or totals.bound_seconds
+        many = quotes(f"{phase}.of_{batch}.batch_size", batch)
+        rate = quotes(f"{key}.{per}_per_second", round(float(f"{batch / took:.3g}")))
         told.append(
-            f"{many} take {'' if known else 'at least '}{quotes.said(f'{key}.calibrated', took)} ({rate} tokens/s{'' if known else ' at most'})"
+            f"{many} take {'' if known else 'at least '}{quotes.said(f'{key}.calibrated', took)} ({rate} {per}/s{'' if known else ' at most'})"
         )
-    most = facts.served["decode"].memory.largest_batch
-    last = ", the most that fit, with no room for longer ones" if points[-1].batch == most else ""
-    yield f"Of more {units(facts, 'decode')} like these, in one {'modelled ' * known}step: {', '.join(told)}{last}."
+    most = facts.served[phase].memory.largest_batch
+    last = (
+        f", the most that fit{', with no room for longer ones' * (phase == 'decode')}" if points[-1][0] == most else ""
+    )
+    step = "step" if phase == "decode" else "pass"
+    yield f"Of more {units(facts, phase)} like these, in one {'modelled ' * known}{step}: {', '.join(told)}{last}."
 
 
 def _unbuilt(facts: ImplementationFacts) -> str:

@@ -165,9 +165,9 @@ class CallTree:
 
     def classes(self, call: CallRecord) -> tuple[str, ...]:
         """The classes of the modules that the call runs in, its own last."""
-        return self.once(("classes", call.index), lambda: tuple(c.class_name for c in reversed(self._around(call))))
+        return self.once(("classes", call.index), lambda: tuple(c.class_name for c in reversed(self.around(call))))
 
-    def _around(self, call: CallRecord) -> list[CallRecord]:
+    def around(self, call: CallRecord) -> list[CallRecord]:
         """The call and those that it runs in, outwards."""
         by_index = self.once("calls", lambda: {c.index: c for c in self.trace.calls})
         found: list[CallRecord] = []
@@ -182,7 +182,7 @@ class CallTree:
         return self.once(("pattern", call.index), lambda: self._pattern(call))
 
     def _pattern(self, call: CallRecord) -> str:
-        repeated = [record.path for record in self._around(call) if record.repeat != "1"]
+        repeated = [record.path for record in self.around(call) if record.repeat != "1"]
         parts = call.path.split(".") if call.path else []
         for path in repeated:
             depth = len(path.split("."))
