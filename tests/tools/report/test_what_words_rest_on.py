@@ -26,6 +26,7 @@ from opscope_tools.report.flow import forward_pass
 from opscope_tools.report.glance import _dominant
 from opscope_tools.report.insights import _alike
 from opscope_tools.report.kinds import Window, sliding_window, windowed
+from opscope_tools.report.lifetimes import Life, life_of
 from opscope_tools.report.memory import _appended, _growth, lifetime_rows
 from opscope_tools.report.nodes import find
 from opscope_tools.report.overview import swappable
@@ -745,3 +746,46 @@ def test_chunks_bound_attention_as_windows_do(
     told = re.sub("<!--.*?-->", "", answer)
     assert (f"Layers with a {kind} of " in told) == (said is not None)
     assert said is None or f"keep no more than {said.tokens - 1}, " in told
+
+
+def test_what_a_layer_hands_to_the_next_is_read_there_and_what_it_gets_before_the_first_ends_there(
+    facts: ImplementationFacts,
+) -> None:
+    """Three operators that run four times between two that run once: counted by walking through all of them."""
+    linked = facts.graphs[0]
+    often = [1, 4, 4, 4, 1]
+    given = {
+        1: [],
+        2: [1],
+        3: [2],
+        4: [1, 3],
+        5: [4],
+    }  # the second and the last of the layer read what the one before made
+    operators = tuple(
+        linked.operators[0].model_copy(
+            update={
+                "id": n,
+                "repeat": str(often[n - 1]),
+                "depends_on": tuple(given[n]),
+                "carried_from": (4,) * (n in (2, 4)),
+            }
+        )
+        for n in given
+    )
+    graph = linked.model_copy(update={"operators": operators})
+
+    def life(created: int, readers: tuple[int, ...]) -> Life:
+        tensor = linked.tensors[0].model_copy(
+            update={
+                "id": created, "kind": "activation", "created_by": created, "consumed_by": readers, "lives": (created, max((created, *readers)))
+            }
+        )  # fmt: skip
+        return life_of(tensor, graph, often)
+
+    runs = [1, *[2, 3, 4] * 4, 5]  # operators in the order in which they run
+    first = runs.index(4) - runs.index(1) + 1
+    assert (life(1, (2, 4)).operators, life(1, (2, 4)).about) == (first, False)
+    at = runs.index(4)
+    assert life(4, ()).operators == runs.index(4, at + 1) - at + 1
+    assert life(4, ()).next_readers == (2, 4)
+    assert life(2, (3,)).operators == 2

@@ -763,11 +763,16 @@ class ImplementationFacts:
         """The tensors that the first pass returns, its cache apart, the operator of its graph that makes each, and those that read it."""
         outputs = [t for t in self.graphs[0].tensors if t.kind == "output"] if self.graphs else []
         given = {_elements(o.shape): o.shape for o in self.main.kernels[-1].outputs} if self.main.kernels else {}
-        found = []
+        found: dict[tuple[str, int, str], tuple[TensorInfo, int, tuple[int, ...]]] = {}
         for tensor, maker in sorted(((t, maker_of(t, self.graphs[0])) for t in outputs), key=lambda pair: pair[1]):
             shape = given.get(_elements(tensor.shape), tensor.shape)  # a product returns a view of what it writes
-            found.append((TensorInfo(name=tensor.name, shape=shape, dtype=tensor.dtype), maker, tensor.consumed_by))
-        return tuple(found)
+            name = (
+                (tensor.name, maker, _elements(tensor.shape)) if tensor.name and maker else (f"{tensor.id}", maker, "")
+            )
+            _, _, readers = found.get(name, (None, 0, ()))  # of what the last of folded layers returns there are two
+            info = TensorInfo(name=tensor.name, shape=shape, dtype=tensor.dtype)
+            found[name] = (info, maker, tuple(dict.fromkeys((*readers, *tensor.consumed_by))))
+        return tuple(found.values())
 
     @cached_property
     def modeling_file(self) -> str:

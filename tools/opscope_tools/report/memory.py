@@ -17,6 +17,7 @@ from opscope_schemas.units import plain_bytes, things
 from opscope_tools.report.crossing import FUSED_ATTENTION
 from opscope_tools.report.facts import ImplementationFacts, leaves, position_limit, short, walk
 from opscope_tools.report.kinds import windowed
+from opscope_tools.report.lifetimes import life_of
 from opscope_tools.report.quotes import as_prose
 from opscope_tools.report.tasks import Task, numbering, task_of_operator
 
@@ -217,17 +218,6 @@ def _fused(facts: ImplementationFacts, phase: str, eager: int) -> str:
     )
 
 
-def _outlived(times: Sequence[float], first: int, last: int) -> int:
-    """How many operators run from one to another, by how often each runs: what stands behind the last in what repeats runs too,
-    but for its last time."""
-    count = sum(max(1, round(each)) for each in times[first - 1 : last])
-    for each in times[last:] if times[last - 1] > 1 else ():
-        if each != times[last - 1]:
-            break
-        count += round(each) - 1
-    return count
-
-
 def _activations(facts: ImplementationFacts, catalogue: Sequence[Task]) -> Iterator[Row]:
     """The largest tensors that live inside the pass; tensors alike in all that a row says are one row."""
     graph, point, number = facts.graphs[0], facts.point(facts.main), task_of_operator(facts.main, catalogue)
@@ -245,10 +235,11 @@ def _activations(facts: ImplementationFacts, catalogue: Sequence[Task]) -> Itera
     rows: dict[tuple[str, str], dict[tuple[str, str], None]] = {}
     for tensor in made:
         operator = graph.operators[tensor.created_by - 1]
-        readers = dict.fromkeys(number[reader] for reader in tensor.consumed_by)
-        times = [often / repeats[tensor.created_by - 1] for often in repeats]
-        lived = _outlived(times, *tensor.lives)
-        about = "about " * any(count > 1 for count in times[tensor.lives[0] - 1 : tensor.lives[1]])
+        life = life_of(tensor, graph, repeats)
+        later = _readers(life.next_readers, number)
+        readers = "; ".join(
+            filter(None, (_readers(tensor.consumed_by, number), later and f"in the next repetition {later}"))
+        )
         name = TensorInfo(name=f"{operator.operator.partition('.')[2]} result", shape=tensor.shape, dtype=tensor.dtype)
         of = (
             f"{_described(name.name, name)}, {_bytes(facts, Formula.parse(tensor.bytes), facts.main)}",
@@ -256,14 +247,19 @@ def _activations(facts: ImplementationFacts, catalogue: Sequence[Task]) -> Itera
         )
         if of not in rows and len(rows) == _MOST_TENSORS:
             continue
-        told = (
-            f"task {', '.join(map(str, readers))}" if readers else "nobody",
-            f"{about}{lived:,} {things(lived, 'operator')}, task {number[tensor.lives[0]]} to {number[tensor.lives[1]]}",
-        )
+        about, there_is = "about " * life.about, things(life.operators, "operator")
+        since = f"task {number[tensor.created_by]} to {number[life.last]}{' of the next repetition' * bool(life.next_readers)}"
+        told = (readers or "nobody", f"{about}{life.operators:,} {there_is}, {since}")
         rows.setdefault(of, {})[told] = None
     for of, told_of in rows.items():
         read, lives = zip(*told_of, strict=True)
         yield *of, "; another: ".join(dict.fromkeys(read)), "; another: ".join(dict.fromkeys(lives))
+
+
+def _readers(operators: Sequence[int], number: Mapping[int, int]) -> str:
+    """The tasks that they are."""
+    found = dict.fromkeys(str(number[reader]) for reader in operators)
+    return f"task {', '.join(found)}" if found else ""
 
 
 def _described(name: str, tensor: TensorInfo) -> str:
