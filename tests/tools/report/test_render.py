@@ -449,7 +449,7 @@ def test_what_was_measured_to_save_stands_before_what_a_bound_promises(facts: Im
     told = toy.unmarked(toy.rendered_with(replace(facts, estimates={"decode": changed}, batched=()), {}).text)
     rows = [
         "| weights fp8 | 50 % (40 %; vllm's kernels) |", "| cache fp8 | 0 %, less than fits are off by (40 %; vllm's kernels) |",
-        "| weights fp8_block | 150 % longer (40 %; sglang and vllm's kernels) |", "| weights int4 | not measured (70 %) |",
+        "| weights fp8_block | 150 % longer (bound 40 % less; sglang and vllm's kernels) |", "| weights int4 | not measured (70 %) |",
     ]  # fmt: skip
     assert [line for line in told.split("\n") if line.startswith(("| weights ", "| cache fp8 "))] == rows
     assert (

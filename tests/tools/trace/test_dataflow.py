@@ -156,7 +156,7 @@ def test_a_prefill_past_its_window_says_what_differs(context: ToolContext) -> No
     assert past.evaluated is not None
     crossed = Crossed(past.document, past.evaluated.values, 8, 24)
     said = crossing_said(within.document, within.evaluated.values, crossed)
-    assert said.startswith("Past the window of 8 tokens")
+    assert said.startswith("A prefill of 24 tokens, past the window of 8, runs otherwise")
     kept = past.evaluated.cache_after
     assert kept is not None
     tokens, layer = 24 * 2, 2 * 2 * 16 * 2  # of both sequences; keys and values of two heads, 16 wide

@@ -409,6 +409,19 @@ def test_precisions_change_weights_and_cache(context: ToolContext) -> None:
     assert next(o.measured_as for o in narrow.operators if o.module == "lm_head").startswith("product, bf16")
 
 
+def test_a_narrow_cache_leaves_the_products_of_a_prompt_as_wide_as_they_were_measured(context: ToolContext) -> None:
+    wide = {**SMALL, "num_hidden_layers": 1, "vocab_size": 128}
+    given: dict[str, Any] = {"config": wide, "values": {"batch_size": 1, "seq_len": 32768}, "phase": "prefill"}
+    plain, narrow = estimate(context, **given), estimate(context, **given, precision={"cache": "fp8"})
+    for found in (plain, narrow):
+        (row,) = [row for row in found.operators if row.kind == "attention"]
+        assert row.limited_by == "compute"
+        peak = shipped()["h100_sxm"].peak("bf16")[0]
+        assert (
+            row.bound_seconds >= 0.99 * 4 * 256 * 32768**2 / 2 / peak
+        )  # half of the pairs, queries by keys and by values
+
+
 def test_a_file_in_a_precision_is_its_content_in_that_precision(context: ToolContext) -> None:
     file = context.workspace.output / "narrow" / "config.json"
     file.parent.mkdir()
@@ -653,6 +666,27 @@ def test_projections_and_convolutions_outside_of_the_layers_stay_as_they_are(con
     assert fp8.bound_share * found.totals.bound_seconds == pytest.approx(
         weights / shipped()["h100_sxm"].bandwidth, rel=0.002
     )
+
+
+def test_depthwise_convolutions_are_timed_by_their_bytes_and_no_convolution_is_narrowed(context: ToolContext) -> None:
+    """Weights of `Linear` modules by transformers' own model; each of its layers has one filter a channel."""
+    from transformers import ConvNextConfig, ConvNextModel
+
+    found = estimate(context, "convnext", phase="prefill", config=None, values={"batch_size": 1})
+    with torch.device("meta"):
+        model = ConvNextModel(ConvNextConfig())
+    linears = [one.weight.numel() for one in model.modules() if isinstance(one, torch.nn.Linear)]
+    (fp8,) = [one for one in found.alternatives if one.name == "weights fp8"]
+    assert fp8.bound_share * found.totals.bound_seconds == pytest.approx(
+        sum(linears) / shipped()["h100_sxm"].bandwidth, rel=0.01
+    )
+    rows = [row for row in found.operators if row.kind == "depthwise convolutions"]
+    assert sum(row.count for row in rows) == 18
+    moved, now = (sum(getattr(row, name) or 0 for row in rows) for name in ("bytes", "calibrated_seconds"))
+    elementwise = [row for row in found.operators if row.operation == "gelu"]
+    launch = elementwise[0].launch_seconds or 0
+    rate = (elementwise[0].bytes) / ((elementwise[0].calibrated_seconds or 0) - launch)
+    assert now == pytest.approx(18 * launch / elementwise[0].count + moved / rate)
 
 
 def test_a_part_of_the_weights_is_told_where_it_saves_more_than_all_of_them(context: ToolContext) -> None:

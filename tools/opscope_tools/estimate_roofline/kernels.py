@@ -69,6 +69,8 @@ class Kernel:
     joins: tuple[object, ...] = ()
     #: whether it is a kernel from the hub, of many operators and with products inside
     hub: bool = False
+    #: of a convolution that each channel has a filter of its own for: no matrix product
+    depthwise: bool = False
     #: place of its first operator in the pass
     order: float = 0.0
     #: bytes that ranks tell one another, and how many ranks
@@ -83,10 +85,12 @@ class Kernel:
 
     @property
     def units(self) -> str:
-        """Precision in which its products are computed: the wider one of weights (or cache) and activations."""
+        """Precision in which its products are computed: the wider one of weights (or cache) and activations; attention over a prompt was
+        measured in bf16, whatever the cache holds."""
+        stored = "bf16" if self.form in (PREFILL_ATTENTION, WINDOW_PREFILL) else self.precision
         if not self.activations:
-            return self.precision
-        return self.activations if BYTES[self.activations] >= min(2.0, BYTES[self.precision]) else self.precision
+            return stored
+        return self.activations if BYTES[self.activations] >= min(2.0, BYTES[stored]) else stored
 
 
 #: name of a size -> its value; fractions as floating point
@@ -286,14 +290,17 @@ def _product(plain: Kernel, part: _Part, read: float, point: _Point) -> Kernel:
     elements = math.prod(shape)
     if not shape or not elements > 0:
         return plain
-    n = shape[1] if "convolution" in op.operator and len(shape) > 2 else shape[-1]
+    convolves = "convolution" in op.operator
+    if convolves and _is_depthwise(op, point):
+        return replace(_shared(plain, point.ranks(part)), depthwise=True)
+    n = shape[1] if convolves and len(shape) > 2 else shape[-1]
     n *= _matrices(op, point)
     k, m = plain.matmul_flops / (2 * elements), elements / n
     activations = sum(point.bytes(view.size) for view in op.views)
     first = (
         op.inputs["addmm" in op.operator or "baddbmm" in op.operator] if len(op.inputs) > 1 else None
     )  # a bias comes first
-    if "convolution" not in op.operator and first is not None and (width := point.shape(first.shape)[-1]) > k > 0:
+    if not convolves and first is not None and (width := point.shape(first.shape)[-1]) > k > 0:
         # absorbed: its weights meet other rows than those that the eager pass gives them
         k, m = width, plain.matmul_flops / (2 * n * width)
         activations = BYTES[op.units] * m * k
@@ -319,9 +326,17 @@ def _product(plain: Kernel, part: _Part, read: float, point: _Point) -> Kernel:
         "m": m, "n": n, "k": k, "weight_bytes": BYTES[precision],
         "activation_bytes": min(2.0, BYTES[precision]) if narrow else BYTES[units],
     }  # fmt: skip
-    weights = len(op.views) == 1 and op.operator not in GROUPED
+    weights = (
+        len(op.views) == 1 and op.operator not in GROUPED and not convolves
+    )  # no engine narrows those of a convolution
     joins = (op.views[0].tensor, op.views[0].view, op.site.file, _parent(op, point), part.split) if weights else ()
     return replace(plain, precision=precision, form=PRODUCT, sizes=sizes, joins=joins, wide=op.units == "fp32")
+
+
+def _is_depthwise(op: OpRecord, point: _Point) -> bool:
+    """Whether each channel of several has its own filter."""
+    (_, channels, *_), (_, of_each, *_) = (point.shape(each.shape) for each in op.inputs[:2])
+    return channels > 1 and of_each == 1
 
 
 def _matrices(op: OpRecord, point: _Point) -> float:
@@ -564,10 +579,13 @@ def _small_as_one(every: Iterable[Kernel]) -> Iterator[Kernel]:
 
 
 def _one_small(same: Sequence[Kernel]) -> Kernel:
+    """All of them, where the first of them runs and at the line of the one that moves most."""
     if len(same) == 1:
         return same[0]
     names = ", ".join(dict.fromkeys(name for k in same for name in k.operation.split(", ")))
-    return replace(same[0], operation=names, flops=sum(k.flops for k in same), moved=sum(k.moved for k in same))
+    most = max(same, key=lambda k: k.moved)
+    flops, moved = sum(k.flops for k in same), sum(k.moved for k in same)
+    return replace(same[0], operation=names, file=most.file, line=most.line, flops=flops, moved=moved)
 
 
 def _one_product(same: Sequence[Kernel]) -> Kernel:

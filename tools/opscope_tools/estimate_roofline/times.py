@@ -84,7 +84,9 @@ def estimates(every: Iterable[Kernel], device: Device, calibration: Calibration 
 
 def _measured(kernel: Kernel, device: Device, calibration: Calibration, backend: str) -> Timed | None:
     if kernel.form is None or kernel.sizes is None:
-        moves = kernel.hub and bound(kernel, device)[1] == "memory"  # its products wait for what it moves
+        moves = (kernel.hub or kernel.depthwise) and bound(kernel, device)[
+            1
+        ] == "memory"  # its products wait for what it moves
         if kernel.matmul_flops and not moves:  # a product or an attention of a kind that no table has
             return None
         return _small(kernel, device, calibration, backend)
@@ -195,6 +197,8 @@ def class_of(kernel: Kernel) -> str:
     """The class that people call it by."""
     if kernel.hub:
         return "scans of states"
+    if kernel.depthwise:
+        return "depthwise convolutions"
     if kernel.form is None:
         return "other products" if kernel.matmul_flops else "norms, elementwise work and copies"
     return _NAMES[kernel.form.name]

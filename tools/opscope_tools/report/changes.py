@@ -106,7 +106,9 @@ def _cell(of: _Pass, name: str, quotes: Quotes) -> str:
     bound = f"{quotes.decimal(f'{key}.bound', 100 * one.bound_share, 0)} %"
     if one.basis != "calibrated":
         return f"not measured ({bound})"
-    took = f"{quotes.decimal(key, 100 * abs(one.share), 0)} %{' longer' * (one.share <= -_WORTH)}"
+    took = f"{quotes.decimal(key, 100 * abs(one.share), 0)} %"
+    if one.share <= -_WORTH:
+        took, bound = f"{took} longer", f"bound {bound} less"
     if abs(one.share) < max(_WORTH, one.error_share):
         took += ", less than fits are off by"
     return f"{took} ({bound}{_by(one, _backend(of.found))}{_other(one, key, quotes)})"

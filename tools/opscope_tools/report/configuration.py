@@ -623,12 +623,16 @@ def constraint_lines(facts: ImplementationFacts) -> list[str]:
         _asked(facts, hit) for hit in lines_that_ran(facts, _ALIGNS) if not _of_another_torch(facts, hit)
     )
     declared = f"Alignment: none declared; searched assert and raise in the classes that ran in {files}"
-    asks = f"; what ran, or functions beside it that it may call, ask for it at {beside}" if beside else ""
+    asks = (
+        f"; what issues operators here, or functions beside it that it may call, ask for it at {beside}"
+        if beside
+        else ""
+    )
     lines = lines or [f"{declared}{asks}."]
     shown = device_tests_said(facts)
     asked = (
         [
-            f"Hardware: none declared; these lines of what ran, or of functions beside it that it may call, test for a device: {shown}"
+            f"Hardware: none declared; these lines of what issues operators here, or of functions beside it that it may call, test for a device: {shown}"
         ]
         if shown
         else []

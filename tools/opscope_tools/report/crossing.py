@@ -33,7 +33,7 @@ class Crossed:
 
 
 def crossing_said(within: Dataflow, point: Mapping[str, Rational], crossed: Crossed) -> str:
-    """`Past the window of 4,096 tokens a prefill runs otherwise ...`; empty where nothing differs but the sizes."""
+    """`A prefill of 8,192 tokens, past the window of 4,096, runs otherwise ...`; empty where nothing differs but the sizes."""
     before, after = _issued(within, point), _issued(crossed.graph, crossed.point)
     more, fewer = after - before, before - after
     said = []
@@ -61,7 +61,7 @@ def crossing_said(within: Dataflow, point: Mapping[str, Rational], crossed: Cros
         )
     if not said:
         return ""
-    return f"Past the window of {crossed.window:,} tokens a prefill runs otherwise, and has formulas of its own: of {crossed.tokens:,} tokens, {'; '.join(said)}"
+    return f"A prefill of {crossed.tokens:,} tokens, past the window of {crossed.window:,}, runs otherwise, and has formulas of its own: {'; '.join(said)}"
 
 
 def _masked(graph: Dataflow, point: Mapping[str, Rational]) -> int:

@@ -232,18 +232,21 @@ def _held(facts: ImplementationFacts, phase: str, quotes: Quotes) -> Iterator[tu
     yield "Memory of one", f"{_kept(key, use, quotes)}: {_fit(key, use, quotes)}"
     if facts.held:
         key, use = f"{key}.held", facts.held[phase].memory
-        yield f"Memory of each of {devices_said(facts, quotes)}", f"{_kept(key, use, quotes)}: {_fit(key, use, quotes)}"
+        plan = facts.held[phase].parallel
+        split = plan is not None and plan.tp > 1
+        kept = _kept(key, use, quotes, " counted whole, of which a rank holds a part" * split)
+        yield f"Memory of each of {devices_said(facts, quotes)}", f"{kept}: {_fit(key, use, quotes)}"
     if room := ", or ".join(_room(facts, phase, key, use, quotes)):
-        yield "Room for at most", room
+        yield f"Room for {'about' if facts.held else 'at most'}", room
 
 
-def _kept(key: str, use: MemoryUse, quotes: Quotes) -> str:
+def _kept(key: str, use: MemoryUse, quotes: Quotes, of_activations: str = "") -> str:
     """What a device keeps in a pass."""
     parts = [f"weights {quotes.said(f'{key}.weights', use.weights_bytes)}"]
     if use.cache_bytes:
         parts.append(f"cache {quotes.said(f'{key}.cache', use.cache_bytes)}")
     if use.activation_bytes is not None:
-        parts.append(f"activations {quotes.said(f'{key}.activations', use.activation_bytes)}")
+        parts.append(f"activations {quotes.said(f'{key}.activations', use.activation_bytes)}{of_activations}")
     if use.notable_inputs:
         parts.append(f"inputs {quotes.said(f'{key}.inputs', use.input_bytes)}")
     return ", ".join(parts)

@@ -180,6 +180,8 @@ def _longest(facts: ImplementationFacts, quotes: Quotes) -> str:
         if facts.table_rows is not None:
             rows = quotes("table_positions", facts.table_rows)
             computed += f" The table of positions serves sequences of up to {rows} tokens."
+        elif rotary:
+            computed += " They are computed, and no table ends: what ran refuses no longer sequence."
         if facts.within and not rotary and not facts.classes_of("attention"):
             computed = f" It bounds the model; `{short(facts.subject)}` itself reads no positions."
         return f"{', '.join(said)}.{computed}"
@@ -251,7 +253,7 @@ def _hardware(facts: ImplementationFacts, quotes: Quotes) -> str:
     where = f"`{short(facts.main.class_name)}` ({facts.pointer(facts.main.class_name)})"
     said = f"None is required by the source of {where}."
     if asked:
-        said += f" Lines of what ran, or of functions beside it that it may call, that test for a device: {asked}."
+        said += f" Lines of what issues operators here, or of functions beside it that it may call, that test for a device: {asked}."
     optional = " What its classes declare to support stands in section 2.3." * bool(capabilities(facts))
     memory = ""
     if facts.tree.parameters:
@@ -405,6 +407,8 @@ def _calibrated(facts: ImplementationFacts) -> list[str]:
     rows = [row for found in facts.estimates.values() for row in found.operators]
     unlike = joined(dict.fromkeys(row.kind for row in rows if row.measured_as.startswith(UNLIKE)))
     said = f"; off by, on average and on sizes that no fit has seen: {off}" if off else ""
+    if any("convolution" in row.operation for row in rows if row.kind == "matrix products"):
+        unlike = f"convolutions, timed as matrix products,{' and ' * bool(unlike)}{unlike}"
     said += f"; how far {unlike} are off, no measurement says" if unlike else ""
     return [f"Times: fits of {source}{said}" for source in dict.fromkeys(note.source for note in notes)]
 
