@@ -182,7 +182,7 @@ def test_times_are_those_of_the_devices_that_hold_the_passes(facts: Implementati
     held = {phase: found(one, 4e-3, fits=True, spread=sixteen) for phase, one in facts.estimates.items()}
     took = toy.first_screen(replace(facts, estimates=alone, held=held))
     assert "As engines run it, on 16 Device: times" in took
-    assert "| Time, modelled | 4 ms (" in took
+    assert "| Time, modelled as engines run it | 4 ms (" in took
     assert "9 ms" not in took
     assert "One Device does not hold them: these are the fewest" in took
     assert (
@@ -197,7 +197,7 @@ def test_times_are_those_of_the_devices_that_hold_the_passes(facts: Implementati
     assert whole.count("on 16 Device, the share of each, calibrated:") == 2  # 8.2 draws one of them
     assert "had one the memory" not in toy.unmarked(toy.rendered_with(facts, {}).text)
     before = toy.first_screen(replace(facts, estimates=alone))
-    assert "| Time, modelled | had it the memory, 9 ms" in before
+    assert "| Time, modelled as engines run it | had it the memory, 9 ms" in before
     assert "fewest" not in before
 
 

@@ -389,7 +389,7 @@ def test_a_pass_that_does_not_fit_takes_no_time_there(facts: ImplementationFacts
     assert f"As engines run it, on one {found.hardware.name}: times" in toy.rendered_with(facts, {}).text
     small = found.model_copy(update={"memory": found.memory.model_copy(update={"fits": False})})
     text = toy.rendered_with(replace(facts, estimates={phase: small}), {}).text
-    assert "| Time, modelled | had it the memory, " in text
+    assert "| Time, modelled as engines run it | had it the memory, " in text
     assert "does not fit" in text
 
 

@@ -41,7 +41,7 @@ def glance(facts: ImplementationFacts, quotes: Quotes) -> str:
         "Bytes, run eagerly",
         "Most bytes, by own lines",
         "Bytes, as engines run it",
-        "Time, modelled",
+        "Time, modelled as engines run it",
         "Bound",
         "Where the time goes",
     )
@@ -57,7 +57,7 @@ def times_said(facts: ImplementationFacts) -> list[str]:
         told = {name: FACT_MARK.sub("", text) for name, text in _timed(facts, phase, found, Quotes())}
         step = f"One call in {phase}" if facts.within else STEPS[phase].capitalize()
         said.append(
-            f"{step} on {devices_said(facts, None)} {found.hardware.name}, modelled as engines run it: {told['Time, modelled']}; bound {told['Bound']}."
+            f"{step} on {devices_said(facts, None)} {found.hardware.name}, modelled as engines run it: {told['Time, modelled as engines run it']}; bound {told['Bound']}."
         )
     return said
 
@@ -141,11 +141,14 @@ def _timed(facts: ImplementationFacts, phase: str, found: RooflineResult, quotes
         time += (
             f", {quotes(f'{of}.tokens_per_second', round(float(f'{rate:.3g}')))} tokens/s{_whose(facts, phase)}{most}"
         )
-    yield "Time, modelled", f"{'had it the memory, ' * (not found.memory.fits)}{time}"
+    yield "Time, modelled as engines run it", f"{'had it the memory, ' * (not found.memory.fits)}{time}"
     limit = f"{bound}, by {_limited(found)}"
     if (started := launches(totals)) is not None:
         explains = quotes.decimal(f"{of}.bound_share", 100 * totals.bound_seconds / (totals.calibrated_seconds or 1), 0)
-        limit += f": {explains} % of the time, of which {quotes.decimal(f'{of}.launch_share', 100 * started, 0)} % is fixed for each kernel"
+        fixed = quotes.decimal(f"{of}.launch_share", 100 * started, 0)
+        limit += (
+            f": {explains} % of the modelled time; {fixed} % of that time is fixed for each kernel, whatever its size"
+        )
     yield "Bound", limit
     if goes := _dominant(facts, of, found, quotes):
         yield "Where the time goes", goes
@@ -178,9 +181,13 @@ def _dominant(facts: ImplementationFacts, of: str, found: RooflineResult, quotes
         slowest.operation if len(names) <= _PARTS else f"{', '.join(names[:_PARTS])} and {len(names) - _PARTS} more"
     )
     at = as_prose(f"{operation} of {slowest.module}" if slowest.module else operation)  # names are no emphasis
-    which = f"the first of {alike + 1} kernels alike" if alike else "one kernel"
+    runs = f", {quotes(f'{of}.slowest.kernels', slowest.count)} runs" * (slowest.count > 1)
+    share = quotes.decimal(
+        f"{of}.slowest", 100 * found.seconds_of(slowest) / sum(map(found.seconds_of, found.operators)), 0
+    )
+    same = f", and as much in {alike} other {things(alike, 'kernel')}" if alike else ""
     file, line = facts.place_of(slowest)
-    return f"{', '.join(told)}; most in {which}: {at} (`{file}:{line}`)"
+    return f"{', '.join(told)}; most in {at} (`{file}:{line}`{runs}): {share} %{same}"
 
 
 def _of_encoder(facts: ImplementationFacts, phase: str, found: RooflineResult) -> float:

@@ -37,7 +37,11 @@ _DEVICE = r"\b(is_cuda|get_device_capability|device_type|device\.type|torch\.cud
 def framework(facts: ImplementationFacts) -> str:
     """The framework, with the versions of the sources."""
     versions = ", ".join(f"{source.repository} {source.version}".strip() for source in facts.sources)
-    return f"PyTorch, run eagerly in {facts.main.dtype} ({versions})" if versions else f"PyTorch ({facts.main.dtype})"
+    return (
+        f"PyTorch, traced as it runs eagerly in {facts.main.dtype} ({versions})"
+        if versions
+        else f"PyTorch ({facts.main.dtype})"
+    )
 
 
 def latent_width(facts: ImplementationFacts) -> int | None:
