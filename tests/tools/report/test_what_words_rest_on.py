@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import report_toy as toy
-from opscope_schemas.analysis import CallSite, Kernel, ModelInput, ModuleNode, TensorInfo, Variable
+from opscope_schemas.analysis import CallSite, Kernel, MemoryAccess, ModelInput, ModuleNode, TensorInfo, Variable
 from opscope_schemas.dataflow import CacheGrowth, FlowTensor
 from opscope_schemas.extracted_config import Check, Configuration, ExtractConfigResult, Hyperparameter, Meaning
 from opscope_schemas.formula import evaluate
@@ -20,11 +20,11 @@ from opscope_tools.report import components, purposes
 from opscope_tools.report.attributes import attributes_of
 from opscope_tools.report.components import _elsewhere, _interface, _known, _pseudocode
 from opscope_tools.report.configuration import configuration_rows, constraint_lines
-from opscope_tools.report.facts import Figures, ImplementationFacts, is_leaf, leaves, limited, walk
+from opscope_tools.report.facts import Figures, ImplementationFacts, is_leaf, leaves, limited, outermost, walk
 from opscope_tools.report.findings import findings
 from opscope_tools.report.flow import forward_pass
 from opscope_tools.report.glance import _dominant
-from opscope_tools.report.insights import _alike
+from opscope_tools.report.insights import _alike, insights
 from opscope_tools.report.kinds import Window, sliding_window, windowed
 from opscope_tools.report.lifetimes import Life, life_of
 from opscope_tools.report.memory import _appended, _growth, lifetime_rows
@@ -791,3 +791,25 @@ def test_what_a_layer_hands_to_the_next_is_read_there_and_what_it_gets_before_th
     assert life(4, ()).operators == runs.index(4, at + 1) - at + 1
     assert life(4, ()).next_readers == (2, 4)
     assert life(2, (3,)).operators == 2
+
+
+def test_the_line_that_moves_most_is_told_of_each_pass(facts: ImplementationFacts) -> None:
+    """In the toy's decode step another line is made the widest."""
+    module = next(one for one in facts.modules if one.class_name.endswith("ToyLayer"))
+    decode = facts.document_of("decode")
+    last = (outermost(decode, module.class_name)[0].kernels or ())[-1]
+
+    def wider(kernel: Kernel) -> Kernel:
+        inside = tuple(map(wider, kernel.kernels)) if kernel.kernels else kernel.kernels
+        moved = MemoryAccess(read="10 ** 12", write="0")
+        same = (kernel.file, kernel.line, kernel.operator) == (last.file, last.line, last.operator)
+        return kernel.model_copy(update={"kernels": inside, **({"memory_access": moved} if same else {})})
+
+    changed = decode.model_copy(update={"kernels": tuple(map(wider, decode.kernels))})
+    told = dataclasses.replace(facts, documents=(facts.main, changed))
+    text = toy.unmarked(" ".join(insights(told, module, Quotes())))
+    assert f"In decode most bytes move on `{last.file}:{last.line}`" in text
+    assert ": 100.0 %." in text
+    assert "In prefill `" in text
+    alone = toy.unmarked(" ".join(insights(dataclasses.replace(facts, documents=(facts.main,)), module, Quotes())))
+    assert "In prefill" not in alone.partition("what grows")[0]

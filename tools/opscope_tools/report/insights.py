@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from opscope_schemas.analysis import Kernel, ModelAnalysis, ModuleAnalysis
 from opscope_schemas.estimates import OperatorTime
-from opscope_schemas.formula import Rational, exactly, holds, variables
+from opscope_schemas.formula import Rational, evaluate, exactly, holds, variables
 from opscope_schemas.units import amount, plain_bytes
 
 from opscope_tools.report.facts import Figures, ImplementationFacts, outermost, short
@@ -63,7 +63,7 @@ def insights(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes)
         text
         for text in (
             _bounds(facts, module, quotes),
-            _line(facts, module, quotes),
+            " ".join(filter(None, (_line(facts, module, quotes), *_elsewhere(facts, module, quotes)))),
             _served(facts, module, quotes),
             " ".join(_growth(facts, module, quotes)),
         )
@@ -146,7 +146,9 @@ def _line(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) ->
         return ""  # one call is all but the whole, and has a section of its own
     computes = quotes.decimal(f"{key}.largest.flops", shares[0], 1)
     moves = quotes.decimal(f"{key}.largest.bytes", shares[1], 1)
-    first = f"{f'Of one call{shown}, ' if shown else ''}`{most[0][0].file}:{most[0][0].line}` ({named(most[0])}) takes {computes} % of {'the' if shown else 'its'} FLOPs{_alike(most, flops)}"
+    when = [f"in {facts.main.phase}"] * (len(facts.documents) > 1) + [f"of one call{shown}"] * bool(shown)
+    lead = f"{', '.join(when)}{', ' if shown else ' '}" if when else ""
+    first = f"{lead[:1].upper()}{lead[1:]}`{most[0][0].file}:{most[0][0].line}` ({named(most[0])}) takes {computes} % of {'the' if shown else 'its'} FLOPs{_alike(most, flops)}"
     if all(value >= _NEARLY * widest[1] for _, value in moved):
         return f"{first}; its {len(moved)} lines move about as many bytes each."
     if most[0] is widest[0]:
@@ -157,6 +159,29 @@ def _line(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) ->
         f"{first}; most bytes move on `{widest[0][0].file}:{widest[0][0].line}` ({named(widest[0])}), {_bound(facts, module, widest[0])}: "
         f"{moves} %{_alike(widest, moved)} for {share} % of the FLOPs."
     )
+
+
+def _elsewhere(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) -> Iterator[str]:
+    """The line that moves most in other passes."""
+    for document in facts.documents[1:]:
+        whole = module.class_name == document.class_name
+        values, lines = facts.point(document), dict[tuple[str, int], tuple[list[Kernel], int]]()
+        calls = [] if whole else outermost(document, module.class_name)
+        inside = (
+            [(document.kernels, 1)] if whole else [(c.kernels or (), int(evaluate(c.repeat, values))) for c in calls]
+        )
+        for place, own, often in ((place, own, n) for kernels, n in inside for place, own in by_line(kernels).items()):
+            known, size = lines.get(place, ([], 0))
+            lines[place] = [*known, *own], size + often * Figures.sum(own, values).bytes
+        moved = [row for row in lines.values() if row[1]]
+        if len(moved) < 2:
+            continue
+        widest = max(moved, key=lambda row: row[1])
+        share = 100 * widest[1] / sum(size for _, size in moved)
+        if share > _WHOLE and widest[0][0].class_name:
+            continue
+        said = quotes.decimal(f"module.{module.class_name}.{document.phase}.largest.bytes", share, 1)
+        yield f"In {document.phase} most bytes move on `{widest[0][0].file}:{widest[0][0].line}` ({named(widest[0])}): {said} %{_alike(widest, moved)}."
 
 
 def _alike(most: tuple[Sequence[Kernel], int], rows: Sequence[tuple[Sequence[Kernel], int]]) -> str:
