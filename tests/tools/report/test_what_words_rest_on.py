@@ -16,6 +16,7 @@ from opscope_schemas.analysis import CallSite, Kernel, MemoryAccess, ModelInput,
 from opscope_schemas.dataflow import CacheGrowth, FlowTensor
 from opscope_schemas.extracted_config import Check, Configuration, ExtractConfigResult, Hyperparameter, Meaning
 from opscope_schemas.formula import evaluate
+from opscope_schemas.units import plain_bytes
 from opscope_tools.report import components, purposes
 from opscope_tools.report.attributes import attributes_of
 from opscope_tools.report.components import _elsewhere, _interface, _known, _pseudocode
@@ -272,6 +273,30 @@ def test_a_model_is_called_with_all_its_inputs_and_returns_all_its_outputs(facts
     assert "logits (of the last position alone, as asked for): [" in _interface(asked, model)
     rows = lifetime_rows(changed, tasks(changed.main, changed.graphs[0]))
     assert [row[2] for row in rows if row[2].endswith("the caller")] == ["task 2; the caller", "the caller"]
+
+
+@pytest.mark.parametrize("within", ["ToyForCausalLM", "ToyAttention", "ToyNorm"])
+def test_a_module_that_hands_back_the_cache_that_it_fills_says_so(
+    facts: ImplementationFacts, tmp_path: Path, within: str
+) -> None:
+    """With the bytes that the graph has; one that fills none hands none back, whatever its source names."""
+    repository = toy.write_source(tmp_path)
+    attends = next(o.id for o in facts.graphs[0].operators if "scaled_dot" in o.operator)
+    kept = FlowTensor(id=999, kind="cache", shape=(), dtype="bfloat16", created_by=attends, lives=(attends, attends))
+    graph = facts.graphs[0].model_copy(update={"tensors": (*facts.graphs[0].tensors, kept)})
+    with_cache = dataclasses.replace(facts, graphs=(graph, *facts.graphs[1:]), reader=SourceReader([repository]))
+    module = next(m for m in facts.modules if m.class_name.endswith(f".{within}"))
+    assert "past_key_values" not in _interface(with_cache, module).partition("OUTPUTS")[2]
+    returned = re.compile(r"^        return (.*)$", re.MULTILINE)
+    text = returned.sub(r"        return ToyOutput(\1, past_key_values=past_key_values)", toy.MODELING)
+    (tmp_path / toy.FILE).write_text(text)
+    handing = dataclasses.replace(with_cache, reader=SourceReader([repository]))
+    said = _interface(handing, module).partition("OUTPUTS")[2]
+    bytes_kept = 2 * 2 * 8 * 2 * facts.point(facts.main)["seq_len"]  # keys and values of two layers of width 8
+    assert f"past_key_values: the cache, {plain_bytes(float(bytes_kept))} after prefill" in said or within == "ToyNorm"
+    assert ("past_key_values" in said) == (within != "ToyNorm")
+    alone = dataclasses.replace(handing, graphs=(graph.model_copy(update={"cache": None}), *facts.graphs[1:]))
+    assert "past_key_values" not in _interface(alone, module).partition("OUTPUTS")[2]
 
 
 def test_operators_that_a_tensor_outlives_are_counted_as_often_as_they_run(

@@ -49,6 +49,8 @@ _LIBRARY = "the library's own"
 _MOST_BOXES = 30
 #: characters of a formula beyond which it stands in the appendix, and of a line of an interface
 _LONGEST, _WIDTH = 200, 180
+#: what results call the cache
+_CACHES = ("past_key_values", "past_key_value", "cache_params")
 #: other calls that a comment names
 _PLACES = 3
 
@@ -180,10 +182,30 @@ def _interface(facts: ImplementationFacts, module: ModuleAnalysis) -> str:
         _wrapped(f"{head}:".ljust(9), [f"- {one}" for one in found or [f"not analysed: {why}"]])
         for head, found, why in (
             ("INPUTS", _tensors(inputs), "the trace records no input tensors here"),
-            ("OUTPUTS", _tensors(outputs), "the trace records no output tensors here"),
+            (
+                "OUTPUTS",
+                [*_tensors(outputs), *_cache_returned(facts, module)],
+                "the trace records no output tensors here",
+            ),
             ("PARAMS", weights, "the module tree holds no module of this class"),
         )
     )
+
+
+def _cache_returned(facts: ImplementationFacts, module: ModuleAnalysis) -> list[str]:
+    """The cache, no tensor of the trace, where the call that is shown fills it and its forward hands it back: by which name."""
+    cache, call = facts.graphs[0].cache, facts.calls.get(module.class_name)
+    makers = {t.created_by for t in facts.graphs[0].tensors if t.kind == "cache" and t.created_by}
+    whole = module.class_name == facts.main.class_name
+    made = makers if whole else makers & Operators(facts.main).of([call] if call else [])
+    _, node = _forward(facts, module)
+    if cache is None or not made or node is None:
+        return []
+    results = (each for each in ast.walk(node) if isinstance(each, ast.Call) and "Output" in ast.unparse(each.func))
+    names = dict.fromkeys(k.arg for one in results for k in one.keywords if k.arg in _CACHES)
+    size = plain_bytes(evaluate(cache.after, facts.point(facts.main)))
+    held = f"the cache, {size} after {facts.main.phase}" if made == makers else "its part of the cache"
+    return [f"{name}: {held} (section 6.3)" for name in names]
 
 
 def _wrapped(head: str, entries: Sequence[str]) -> str:
