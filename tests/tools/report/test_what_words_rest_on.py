@@ -359,8 +359,15 @@ def test_a_setting_that_the_model_changes_in_a_copy_decides_no_branch(facts: Imp
     )  # fmt: skip
     layer = next(m for m in facts.modules if m.class_name.endswith("ToyLayer"))
     config = {**facts.tree.config, "is_decoder": False}
-    for added, shown in (("", False), ("\n\ndef of(decoder_config):\n    decoder_config.is_decoder = True\n", True)):
-        (root / toy.FILE).write_text(f"{text}{added}")
+    of_class = "\n\nclass {}:\n    def __init__(self, decoder_config):\n        decoder_config.is_decoder = True\n"
+    of_base = text.replace("class ToyForCausalLM(nn.Module)", "class ToyForCausalLM(ToyBase)", 1)
+    for written, added, shown in (
+        (text, "", False),
+        (text, "\n\ndef of(decoder_config):\n    decoder_config.is_decoder = True\n", True),
+        (text, of_class.format("OtherModel"), False),  # which this model has no part of
+        (of_base, of_class.format("ToyBase"), True),
+    ):
+        (root / toy.FILE).write_text(f"{written}{added}")
         changed = dataclasses.replace(
             facts,
             reader=SourceReader(facts.reader.repositories),

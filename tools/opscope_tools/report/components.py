@@ -367,9 +367,16 @@ def settled(facts: ImplementationFacts) -> dict[str, object]:
 
 
 def _set_by_model(facts: ImplementationFacts) -> set[str]:
-    """Settings that the model's own code writes into a configuration, as into the copy that it hands to a decoder."""
-    lines = [line for path in model_files(facts) for line in code_lines(facts.reader, path)]
-    return {found[1] for line in lines if (found := re.match(r"\s*(?!self\.)\w*config\.(\w+) = ", line))}
+    """Settings that the model's own code writes into a configuration, as into the copy that it hands to a decoder; not those that a
+    class writes that is no part of this model, such as another model of the same file."""
+    found = set[str]()
+    for path in model_files(facts):
+        for number, line in enumerate(code_lines(facts.reader, path), 1):
+            if written := re.match(r"\s*(?!self\.)\w*config\.(\w+) = ", line):
+                owner = next(iter(facts.reader.enclosing(path, number)), None)
+                if owner is None or not isinstance(owner.node, ast.ClassDef) or (path, owner.name) in facts.built:
+                    found.add(written[1])
+    return found
 
 
 def _settings(config: Mapping[str, object], changed: Collection[str] = ()) -> dict[str, object]:

@@ -676,6 +676,13 @@ class ImplementationFacts:
             pending += reversed(node.children)
 
     @cached_property
+    def built(self) -> frozenset[tuple[str, str]]:
+        """File and name of the classes that the model is built of, and of those that they derive from."""
+        names = {self.main.class_name, *(node.class_name for node in self.nodes)}
+        found = (place for name in names for place in scan.lineage(self.reader, self.locate(name)))
+        return frozenset((path, span.name) for path, span in found)
+
+    @cached_property
     def lines_run(self) -> frozenset[tuple[str, int]]:
         """File and line of all that a pass runs: operators, calls of modules and the calls of functions on the way to them."""
         kernels = [kernel for document in self.documents for _, _, kernel in walk(document.kernels, "")]
