@@ -232,7 +232,7 @@ def test_an_argument_that_held_nothing_is_kept_where_the_listing_of_what_is_call
 def test_what_the_configuration_decides_is_no_branch_of_pseudocode(
     test: str, settings: dict[str, object], left: bool
 ) -> None:
-    function = ast.parse(f"def forward(self, x):\n    if {test}:\n        x = x.clamp(0)\n    return x\n").body[0]
+    function = ast.parse(f"def forward(self, x):\n    if {test}:\n        x = self.clamped(x)\n    return x\n").body[0]
     assert isinstance(function, ast.FunctionDef)
     assert ("clamp" in pseudocode(function, "Drop", ["Nothing."], Call(settings=settings))) is left
 

@@ -432,7 +432,7 @@ def test_a_branch_that_other_calls_do_not_take_says_so(facts: ImplementationFact
     drawn = pseudocode(
         function, "f", ["note"], Call(ran=lambda first, _: first == 5, elsewhere=lambda first, _: said * (first == 5))
     )
-    assert f"# :5 to :5 do not run {said}\n    if not (known):  # :2\n        y = g(x)" in drawn
+    assert f"# :5 does not run {said}\n    if not (known):  # :2\n        y = g(x)" in drawn
     # and a branch that other calls alone take is not left out
     assert attention.kernels[1].line == line
     kept = tuple(k for k in attention.kernels if k.line != line)
@@ -442,6 +442,36 @@ def test_a_branch_that_other_calls_do_not_take_says_so(facts: ImplementationFact
         function, "f", ["note"], Call(ran=lambda first, _: first == 5, elsewhere=lambda first, _: shown * (first == 3))
     )
     assert f"if known:  # :2, runs {shown}, not here\n        y = x  # :3\n    else:\n        y = g(x)" in drawn
+
+
+_CROSSED = """def forward(self, x, other):
+    if self.crosses(other):
+        shape = x.shape
+        x = self.cross(x)
+        if narrow(x):
+            x = {}
+        x = self.more(x)
+        if wide(x):
+            x = self.wider(x)
+    return x
+"""
+
+
+@pytest.mark.parametrize(
+    ("under", "drawn"), [("torch.clamp(x, min=lowest)", False), ("self.lowered(x)", True)], ids=["moves", "may not"]
+)
+def test_lines_that_do_not_run_elsewhere_are_those_that_ran_here(under: str, drawn: bool) -> None:
+    """Not what stands among them and ran nowhere: an operator there, which would have run, leaves it out of the listing too."""
+    function = ast.parse(_CROSSED.format(under)).body[0]
+    assert isinstance(function, ast.FunctionDef)
+    ran = {4, 7, 9}
+    call = Call(
+        ran=lambda first, last: bool(ran & {*range(first, last + 1)}),
+        elsewhere=lambda first, last: "in prefill at encoder" * bool(ran & {*range(first, last + 1)}),
+    )
+    text = pseudocode(function, "f", ["note"], call)
+    assert "# :3 to :4 and :7 to :9 do not run in prefill at encoder" in text
+    assert ("narrow(x)" in text) is drawn
 
 
 def test_what_runs_under_a_condition_says_so_though_its_branch_is_not_drawn() -> None:
@@ -616,7 +646,7 @@ def test_the_side_that_other_calls_take_stands_beside_the_one_shown() -> None:
     assert "do not run" not in pseudocode(chosen, "f", ["note"], quiet)  # where nothing ran here, others do no less
     drawn = pseudocode(function, "f", ["note"], call)
     assert (
-        "# :5 to :5 do not run in decode at a\n    if not (c.full):  # :2\n        k = g(x)  # :5\n    else:\n        k = c.keys  # :3"
+        "# :5 does not run in decode at a\n    if not (c.full):  # :2\n        k = g(x)  # :5\n    else:\n        k = c.keys  # :3"
         in drawn
     )
 

@@ -17,7 +17,10 @@ import re
 import textwrap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import TypeAlias
+
+from opscope_tools.report.quotes import joined
 
 __all__ = ["Call", "absent", "parameters_read", "pseudocode", "reached"]
 
@@ -27,7 +30,7 @@ _TALK = frozenset({"logger", "logging", "warnings", "print"})
 #: characters of a condition that a comment shows
 _LONGEST_TEST = 80
 #: functions that move data wherever they are called, so that a line of theirs without operators did not run
-_MOVING = frozenset({"bmm", "cat", "einsum", "masked_fill", "masked_scatter", "matmul", "softmax", "stack"})
+_MOVING = frozenset("bmm cat clamp einsum masked_fill masked_scatter matmul softmax stack where".split())
 _ON_HOST = frozenset({"np", "numpy"})
 #: expressions of which a part may not run
 _AT_TIMES = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.comprehension)
@@ -270,8 +273,7 @@ class _Listing:
         others = self.block(left)  # which those calls take
         self._forget([*taken, *left])
         head = f"if {test}:" if taken is node.body else f"if not ({test}):"
-        said = f"# :{taken[0].lineno} to :{taken[-1].end_lineno} do not run {found}"
-        drawn = [said, *self._nested(f"{head}{self._head(node)}", lines)]
+        drawn = [f"# {self._lines_run(taken)} not run {found}", *self._nested(f"{head}{self._head(node)}", lines)]
         return [*drawn, "else:", *_indented(others)] if others else drawn
 
     def _under(self, node: ast.If, held: bool, lines: list[str]) -> list[str]:
@@ -362,6 +364,30 @@ class _Listing:
         lines = self.block(branch)
         self._elsewhere = outer
         return lines
+
+    def _lines_run(self, branch: Sequence[ast.stmt]) -> str:
+        """`:5 to :7 and :9 do`: the lines of a branch that ran, without what stands in it and under which no operator did."""
+        stretches = [
+            [line for each in run if each for line in each] for ran, run in groupby(self._run(branch), bool) if ran
+        ]
+        said = [f":{run[0]} to :{run[-1]}" if run[0] < run[-1] else f":{run[0]}" for run in stretches]
+        one = len(said) == 1 and " " not in said[0]
+        return f"{joined(said)} {'does' if one else 'do'}"
+
+    def _run(self, branch: Sequence[ast.stmt]) -> Iterator[tuple[int, int] | None]:
+        """First and last line of each statement of a branch that ran; None for one that holds others, none of which ran an operator."""
+        for each in branch:
+            match each:
+                case ast.If(body=body, orelse=other):
+                    inner = [body, other]
+                case ast.For(body=body) | ast.While(body=body) | ast.With(body=body):
+                    inner = [body]
+                case _:
+                    yield each.lineno, each.end_lineno or each.lineno
+                    continue
+            yield (each.lineno, each.lineno) if self._ran(each) else None
+            for side in filter(None, inner):
+                yield from self._run(side) if any(map(self._ran, side)) else [None]
 
     def _ran(self, node: ast.stmt) -> bool:
         return self._call.ran(node.lineno, node.end_lineno or node.lineno)
