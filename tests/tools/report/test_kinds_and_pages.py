@@ -276,6 +276,27 @@ def test_a_module_that_holds_layers_says_how_many_and_one_that_only_calls_says_n
     assert "registered repositories). Called at" in purpose(changed, toy_module(changed, alone), Quotes())
 
 
+@pytest.mark.parametrize(
+    ("pooled", "said"),
+    [(None, "normalises what comes out."), (False, "normalises a part of what comes out (`pooled`)."),
+     (True, "normalises what `mean` makes of what comes out (`pooled`).")],
+    ids=["all", "view", "mean"],
+)  # fmt: skip
+def test_a_norm_behind_the_layers_is_said_to_normalise_what_it_reads(
+    facts: ImplementationFacts, pooled: bool | None, said: str
+) -> None:
+    """What layers give is returned as it is where the norm is handed one vector of each sequence, their mean or the first."""
+    mean = toy.basic("aten.mean.dim", "x.pow(2)", "1", toy.ROW, toy.ROW)
+    one = toy.tensor("x").model_copy(update={"shape": ("{batch_size}", "{hidden_size}")})
+    norm = facts.main.kernels[2].model_copy(update={"inputs": (toy.tensor("x") if pooled is None else one,)})
+    changed = with_last(facts, *([mean] if pooled else []), norm)
+    main = changed.main.model_copy(update={"class_name": f"{toy.MODULE}.ToyModel"})
+    graph = toy.graph(main)
+    named = tuple(t.model_copy(update={"name": "pooled"}) if t.kind == "output" else t for t in graph.tensors)
+    changed = replace(changed, documents=(main,), graphs=(graph.model_copy(update={"tensors": named}),))
+    assert toy.unmarked(purpose(changed, changed.modules[0], Quotes())).endswith(f" and {said}")
+
+
 def test_a_module_without_a_role_is_told_by_what_it_does_to_what_it_is_given(facts: ImplementationFacts) -> None:
     """Widths of projections, what stands between them, and that it adds a second input."""
     add = toy.layer_kernels("")[2].model_copy(update={"inputs": (toy.tensor("x"), toy.tensor("x"))})

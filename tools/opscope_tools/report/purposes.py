@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 
-from opscope_schemas.analysis import Kernel, ModuleAnalysis
+from opscope_schemas.analysis import Kernel, ModuleAnalysis, TensorInfo
 from opscope_schemas.formula import Rational, evaluate, variables
 from opscope_schemas.units import things
 
@@ -532,14 +532,30 @@ def _backbone(of: _Subject) -> str:
     layers = [at for at, k in enumerate(ran) if of.facts.role(k.class_name) == "layer" or _holds_layers(of, k)]
     norms = [of.facts.role(k.class_name) == "normalisation" for k in ran]
     before = "normalises them" if first and layers and any(norms[: layers[0]]) else ""
+    given = ran[layers[-1]].outputs[:1] if layers else ()
     ran = ran[layers[-1] + 1 :] if layers else ran
     behind = [*takewhile(lambda k: of.facts.role(k.class_name) in ("normalisation", "module"), reversed(ran))][::-1]
-    last = [
-        "normalises what comes out" if of.facts.role(k.class_name) == "normalisation" else f"hands what comes out to `{short(k.class_name)}`"
-        for k in behind
-    ]  # fmt: skip
+    last = [_behind_layers(of, k, given) for k in behind]
     *others, end = [*filter(None, (first, before, through, *(last if through else ())))] or [""]
     return f"{', '.join(others)} and {end}" if others else end
+
+
+def _behind_layers(of: _Subject, kernel: Kernel, given: Sequence[TensorInfo]) -> str:
+    """What becomes of what the layers gave, or of the part of it or what operators make of it where a module is handed fewer numbers,
+    and which output of the model comes of that."""
+    normalises = of.facts.role(kernel.class_name) == "normalisation"
+    said = "normalises {}" if normalises else f"hands {{}} to `{short(kernel.class_name)}`"
+    sizes = [_product(of, tensor.shape) for tensor in (*kernel.inputs[:1], *given)]
+    if len(sizes) < 2 or not 0 < sizes[0] < sizes[1]:
+        return said.format("what comes out")
+    operators, graph, held = Operators(of.facts.main), of.facts.graphs[0], of.facts.uncut(of.module)
+    own = operators.of([whole for part, whole in held if part is kernel])
+    read = {number for one in graph.operators if one.id in own for number in one.depends_on}
+    makers = (bare(k.operator) for k, whole in held if k.kernel_type == "basic" and operators.of([whole]) & read)
+    made = " and ".join(f"`{name}`" for name in dict.fromkeys(makers))
+    outputs = [info.name for info, maker, _ in of.facts.returned if maker in own and info.name]
+    what = f"what {made} makes of what comes out" if made else "a part of what comes out"
+    return said.format(what) + "".join(f" (`{name}`)" for name in outputs[:1])
 
 
 def _holds_layers(of: _Subject, kernel: Kernel) -> bool:
