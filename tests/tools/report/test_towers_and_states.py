@@ -393,18 +393,22 @@ def test_what_takes_no_sequence_of_tokens_is_asked_for_the_sizes_that_it_takes(
     graph = toy.graph(main).model_copy(update={"cache": None})
     told = replace(facts, documents=(main,), graphs=(graph,), tree=tree, points={})
     lengths, longest = (toy.unmarked(said) for said in faq(told, Quotes())[:2])
-    assert (
-        "takes `pixel_values` and no sequence of tokens. Its formulas hold for every `image_height` inside" in lengths
-    )
+    assert "takes `pixel_values` and no tokens. Its formulas hold for every `image_height` inside" in lengths
     assert "; `batch_size` = 1 stays as traced; others" in lengths
-    assert longest.startswith("It takes no sequence of tokens: which sizes `pixel_values` may have, the conditions of")
-    assert longest.endswith("and no module or weight is named after positions.")
+    assert longest.startswith("Does not apply: ")
+    assert "no sequence of tokens, and no module or weight of it is named after positions; which sizes" in longest
+    assert "no sequence of tokens" in findings(told, [], Quotes())["9"]
+    assert "limit of positions" in findings(replace(facts, tree=tree, documents=(facts.main,)), [], Quotes())["9"]
     table = ModuleNode(name="embeddings", class_name="m.Embeddings", weights={"position_embeddings": (1, 1, 8)})
     root = tree.tree.model_copy(update={"children": (*tree.tree.children, table)})
     named = replace(told, tree=tree.model_copy(update={"tree": root}))
     assert "named after positions" not in faq(named, Quotes())[1]
+    assert "Does not apply" not in faq(named, Quotes())[1]
+    assert "no limit of positions" in findings(named, [], Quotes())["9"]
     monkeypatch.setattr("opscope_tools.report.reference.matching", lambda *_, **__: [])
-    assert "One pass takes `pixel_values` whole, and no pass goes on from it." in toy.unmarked(faq(told, Quotes())[-1])
+    assert toy.unmarked(faq(told, Quotes())[-1]).endswith(
+        "takes `pixel_values` whole, and no pass goes on from another."
+    )
 
 
 def test_an_operator_that_fuses_several_is_told_with_all_its_lines_the_dearest_first(

@@ -17,6 +17,7 @@ from opscope_tools.report.kinds import kinds_of
 from opscope_tools.report.nodes import layer_lists
 from opscope_tools.report.parallel import Split, strategies
 from opscope_tools.report.quotes import Quotes, joined
+from opscope_tools.report.reference import without_positions
 from opscope_tools.report.tasks import Task
 
 __all__ = ["findings", "ranks_line"]
@@ -247,6 +248,8 @@ def _limits(facts: ImplementationFacts) -> str:
 
 def _positions(facts: ImplementationFacts, quotes: Quotes) -> str:
     limit = facts.limit
+    if without := without_positions(facts):
+        return f"{without}: the conditions of section 3.3 bound its sizes."
     room = (
         f"states {quotes('positions', limit)} positions, and no table holds them"
         if limit

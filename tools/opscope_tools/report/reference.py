@@ -29,6 +29,7 @@ __all__ = [
     "fused_operators",
     "glossary_rows",
     "references",
+    "without_positions",
 ]
 
 #: lines of one operator that are named
@@ -115,7 +116,7 @@ def _variable_lengths(facts: ImplementationFacts, quotes: Quotes) -> str:
             if free
             else "these sizes alone"
         )
-        return f"{here} takes {_given(facts)} and no sequence of tokens. Its formulas hold for {hold}{stay}; others need a trace of their own."
+        return f"Does not apply to sequences: {here} takes {_given(facts)} and no tokens. Its formulas hold for {hold}{stay}; others need a trace of their own."
     # a line may choose between several: `mask_function = create_causal_mask if ... else create_sliding_window_causal_mask`
     masks = matching(facts, r"\b(create_\w*mask\w*|_prepare_\w*mask\w*|_update_causal_mask)\b", every=True)
     bounded = windowed(facts)
@@ -194,8 +195,18 @@ def _longest(facts: ImplementationFacts, quotes: Quotes) -> str:
     searched = f"searched `{short(facts.tree.config_class)}` ({where}) and what it holds for max_position_embeddings"
     if _of_tokens(facts):
         return f"None declared: {searched}."
-    table = "" if _has_positions(facts) else ", and no module or weight is named after positions"
-    return f"It takes no sequence of tokens: which sizes {_given(facts)} may have, the conditions of section 3.3 say. No number of positions is declared ({searched}){table}."
+    sizes = f"which sizes {_given(facts)} may have, the conditions of section 3.3 say"
+    if without_positions(facts):
+        return f"Does not apply: {without_positions(facts)}; {sizes}."
+    return f"It takes no sequence of tokens: {sizes}. No number of positions is declared ({searched})."
+
+
+def without_positions(facts: ImplementationFacts) -> str:
+    """That a pass takes no tokens, and that nothing of the model has positions; empty where one of the two is not so."""
+    if _of_tokens(facts) or facts.positions or _has_positions(facts):
+        return ""
+    where = f"`{short(facts.main.class_name)}` ({facts.pointer(facts.main.class_name)})"
+    return f"{where} takes {_given(facts)} and no sequence of tokens, and no module or weight of it is named after positions"
 
 
 def _has_positions(facts: ImplementationFacts) -> bool:
@@ -292,8 +303,9 @@ def _cache(facts: ImplementationFacts, quotes: Quotes) -> str:
     if not any(graph.cache is not None for graph in facts.graphs):
         if updates:
             return f"{where} keeps none in this configuration."
-        whole = "" if _of_tokens(facts) else f" One pass takes {_given(facts)} whole, and no pass goes on from it."
-        return f"There is none: no cache object and no update of one was found in the classes that {where} runs.{whole}"
+        if not _of_tokens(facts):
+            return f"Does not apply: {where} takes {_given(facts)} whole, and no pass goes on from another."
+        return f"There is none: no cache object and no update of one was found in the classes that {where} runs."
     if made:
         lines.append(f"Where none is given, it is created as {_listed(made, 2)}.")
     if updates:
