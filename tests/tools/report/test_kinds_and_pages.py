@@ -117,6 +117,34 @@ def test_a_section_shows_the_kind_of_call_that_costs_most_and_says_what_the_othe
     assert kinds_told(facts, facts.modules[1], Quotes()) == ""
 
 
+@pytest.mark.parametrize("dearest", ["qkv_proj", "o_proj", "lm_head"])
+@pytest.mark.parametrize("without", ["", "o_proj", "totals", "apart"])
+def test_what_costs_most_says_by_which_measure_that_is_time_where_each_kind_is_timed(
+    facts: ImplementationFacts, dearest: str, without: str
+) -> None:
+    """Three projections at places of their own, of which one is timed by itself or not, or as one kernel with another."""
+    paths = {"qkv_proj": "layers.*.attention.qkv_proj", "o_proj": "layers.*.attention.o_proj", "lm_head": "lm_head"}
+    found = facts.estimates["prefill"]
+    times = {name: 3e-3 if name == dearest else 1e-3 for name in paths if name != without}
+    rows = tuple(
+        found.operators[0].model_copy(update={"module": paths[name], "calibrated_seconds": time})
+        for name, time in times.items()
+    )
+    if without == "apart":
+        as_one = {"operation": "mm (qkv_proj, o_proj)", "module": "layers.*.attention"}
+        rows = (rows[0].model_copy(update=as_one), *rows[1:])
+    totals = found.totals.model_copy(update={"calibrated_seconds": None if without == "totals" else 5e-3})
+    timed = replace(facts, estimates={"prefill": found.model_copy(update={"operators": rows, "totals": totals})})
+    module = next(m for m in timed.modules if m.class_name == "toyland.layers.Linear")
+    said = toy.unmarked(purpose(timed, module, Quotes()))
+    # 2 * B * S * H * V of each: the head has 100 outputs, and runs once; qkv 3 * 8, and runs twice
+    heaviest = dearest if not without else "lm_head"
+    measure = "modelled time" if not without else "bytes and FLOPs at the roofs"
+    costs = "costs" if heaviest == "lm_head" else "together cost"
+    assert f"`{paths[heaviest]}`, which {costs} most by {measure}." in said
+    assert timed.calls["toyland.layers.Linear"].attribute == heaviest
+
+
 @pytest.mark.parametrize("width", ["{num_layers} * 4", "{hidden_size}"])
 def test_a_formula_stands_for_the_calls_alone_that_it_holds_for(facts: ImplementationFacts, width: str) -> None:
     """Two norms cost alike at these sizes, by one formula or by two."""

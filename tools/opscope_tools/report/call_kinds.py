@@ -29,12 +29,14 @@ def shown(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) ->
     key = f"module.{module.class_name}"
     total = quotes(f"{key}.calls", sum(kind.count for kind in kinds))
     first, name = quotes(f"{key}.kind1.calls", kinds[0].count), short(module.class_name)
-    verb, costs = ("is", "costs most") if kinds[0].count == 1 else ("are", "cost most together")
-    if (kinds[0].count, kinds[0].each) == (kinds[1].count, kinds[1].each):
-        costs = f"{costs.split()[0]} as much as those of the {'next kind and more than others' if len(kinds) > 2 else 'other kind'}"
+    verb, costs = ("is", "costs") if kinds[0].count == 1 else ("are", "together cost")
+    measure = "modelled time" if kinds[0].seconds is not None else "bytes and FLOPs at the roofs"
+    most = "most"
+    if (kinds[0].count, kinds[0].each, kinds[0].seconds) == (kinds[1].count, kinds[1].each, kinds[1].seconds):
+        most = f"as much as those of the {'next kind and more than others' if len(kinds) > 2 else 'other kind'}"
     return (
         f" The {total} calls of `{name}` in {facts.main.phase} are of {quotes(f'{key}.kinds', len(kinds))} kinds; shown here "
-        f"{verb} the {first} at {_where(facts, kinds, kinds[0])}, which {costs}."
+        f"{verb} the {first} at {_where(facts, kinds, kinds[0])}, which {costs} {most} by {measure}."
     )
 
 
@@ -93,6 +95,8 @@ def _kind(facts: ImplementationFacts, kinds: Sequence[CallKind], place: int, key
         f"{quotes(f'{key}.calls', kind.count)} at {_where(facts, kinds, kind)}{' (shown)' * (not place)}",
         f"{quotes.said(f'{key}.flops', kind.each.flops)} and {quotes.said(f'{key}.bytes', kind.each.bytes)}",
     ]
+    if kind.seconds is not None:
+        parts.append(f"{quotes.said(f'{key}.time', kind.seconds)}{' together' * (kind.count > 1)} as modelled")
     widths = [width_of(facts, each) for each in kinds]
     if (width := widths[place]) is not None and len(set(widths)) > 1:
         parts.append(f"on vectors of {quotes(f'{key}.width', width)}")

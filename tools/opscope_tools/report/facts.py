@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from opscope_schemas.analysis import (
@@ -298,12 +298,14 @@ class Figures:
 
 @dataclass(frozen=True)
 class CallKind:
-    """Calls of one class that are alike: one to show, all of them, how often they run in the pass, what each costs."""
+    """Calls of one class that are alike: one to show, all of them, how often they run in the pass, what each costs, and how long all
+    take together as engines run them; None where that cannot be told of each kind."""
 
     shown: Kernel
     calls: tuple[Kernel, ...]
     count: int
     each: Figures
+    seconds: float | None = None
 
 
 def _likeness(call: Kernel, each: Figures, values: Mapping[str, Rational]) -> object:
@@ -567,7 +569,7 @@ class ImplementationFacts:
 
     @cached_property
     def call_kinds(self) -> dict[str, tuple[CallKind, ...]]:
-        """Per class the kinds of its calls, the one that costs most in all its calls first."""
+        """Per class the kinds of its calls, first the one whose calls take most time as modelled, else those that cost most at the roofs."""
         values = self.point(self.main)
         held: dict[str, dict[object, list[tuple[Kernel, Figures]]]] = {}
         for call, _ in self._paths:
@@ -587,8 +589,32 @@ class ImplementationFacts:
                     (call for call in calls if call.repeat == "1"), calls[0]
                 )  # there nothing has to be divided
                 kinds.append(CallKind(shown, calls, sum(evaluate(c.repeat, values) for c in calls), rows[0][1]))
-            found[name] = tuple(sorted(kinds, key=lambda kind: -kind.count * kind.each.weight(self.ridge)))
+            kinds.sort(key=lambda kind: -kind.count * kind.each.weight(self.ridge))
+            found[name] = tuple(sorted(self._timed(kinds), key=lambda kind: -(kind.seconds or 0)))
         return found
+
+    def _timed(self, kinds: Sequence[CallKind]) -> list[CallKind]:
+        """Kinds with the modelled time of their calls, where kernels are timed in the modules of each and no two share a place, or a
+        kernel, as products do that engines run as one."""
+        found = self.served.get(self.main.phase)
+        places = [{f"{self.path_of(call)}." for call in kind.calls} for kind in kinds]
+        apart = len(set[str]().union(*places)) == sum(map(len, places))
+        if found is None or found.totals.calibrated_seconds is None or not apart:
+            return list(kinds)
+        times = [0.0 for _ in kinds]
+        for row in found.operators:
+            joined = re.search(r"\(([\w, ]+)\)", row.operation)  # `mm (q_proj, k_proj)`
+            paths = [f"{row.module}.{name}" for name in (joined[1].split(", ") if joined else [""])]
+            inside = [at for at, held in enumerate(places) if any(f"{path}.".startswith(tuple(held)) for path in paths)]
+            if len(inside) > 1:
+                return list(kinds)
+            for at in inside:
+                times[at] += found.seconds_of(row)
+        return (
+            [replace(kind, seconds=time) for kind, time in zip(kinds, times, strict=True)]
+            if all(times)
+            else list(kinds)
+        )
 
     @cached_property
     def _paths(self) -> tuple[tuple[Kernel, str], ...]:
