@@ -305,6 +305,45 @@ def test_a_module_that_holds_layers_says_how_many_and_one_that_only_calls_says_n
 
 
 @pytest.mark.parametrize(
+    ("depths", "norms", "said"),
+    [((2, 2), (1, 1), "2 layers (`ToyLayer`), with `ToyNorm` before them."), ((2, 5), (0, 0), "2 to 5 layers (`ToyLayer`)."),
+     ((5, 2), (0, 1), "2 to 5 layers (`ToyLayer`), with `ToyNorm` before them in 1 of 2 calls.")],
+)  # fmt: skip
+def test_what_is_said_of_a_class_holds_for_all_its_calls(
+    facts: ImplementationFacts, depths: tuple[int, int], norms: tuple[int, int], said: str
+) -> None:
+    """Stages of as many layers or of others, behind a norm or not."""
+    kernels = []
+    for at, (depth, norm) in enumerate(zip(depths, norms, strict=True)):
+        held = toy.layer_kernels(f"{depth} * ")
+        listed = toy.call(f"{toy.MODULE}.ToyLayer", "layers.*", "= layer(", held, repeat=str(depth))
+        inside = (*facts.main.kernels[2:3] * norm, listed)
+        kernels.append(toy.call(f"{toy.MODULE}.ToyStage", f"stages.{at}", "= layer(", inside))
+    changed = with_last(facts, *kernels)
+    for stage in changed.main.kernels[2:]:  # whichever of them is shown
+        assert said in toy.unmarked(purpose(changed, toy_module(changed, stage), Quotes()))
+
+
+@pytest.mark.parametrize("weights", [(), ("scale",)])
+def test_a_layer_names_what_it_does_by_weights_of_its_own(facts: ImplementationFacts, weights: tuple[str, ...]) -> None:
+    """What it adds to what goes past is added behind that, and behind no call that runs nothing."""
+    norm, attention, add = toy.layer_kernels("")
+    scale = add.model_copy(update={"operator": "aten.mul.Tensor"})
+    free = add.memory_access.model_copy(update={"read": "0", "write": "0"})
+    nothing = toy.call("torch.nn.modules.linear.Identity", "dropped", "= layer(", (add,))
+    nothing = nothing.model_copy(update={"flops": "0", "memory_access": free, "kernels": ()})
+    changed, layer = layer_of(facts, norm, attention, scale, nothing, add)
+    graph = changed.graphs[0]
+    reading = tuple(
+        o.model_copy(update={"weights": weights * (o.operator == "aten.mul.Tensor")}) for o in graph.operators
+    )
+    changed = replace(changed, graphs=(graph.model_copy(update={"operators": reading}),))
+    said = purpose(changed, layer, Quotes())
+    assert ("then attention, then scaling by `scale`" in said) is bool(weights)
+    assert f"added behind `{'scale' if weights else 'attention'}`" in said
+
+
+@pytest.mark.parametrize(
     ("pooled", "said"),
     [(None, "normalises what comes out."), (False, "normalises a part of what comes out (`pooled`)."),
      (True, "normalises what `mean` makes of what comes out (`pooled`).")],

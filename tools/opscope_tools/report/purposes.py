@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 
 from opscope_schemas.analysis import Kernel, ModuleAnalysis, TensorInfo
@@ -34,6 +34,8 @@ _SITES, _QUOTED = 3, 160
 _NAMED, _STACKS = 5, 3
 #: operators that change each number by itself
 _BENDS = frozenset("tanh sigmoid relu gelu silu softplus".split())
+#: what a layer does by weights of its own
+_BY_WEIGHTS = {"mul": "scaling by", "add": "addition of"}
 #: axes of what holds a vector for each token: tokens, sequences of tokens
 _OF_TOKENS = (2, 3)
 #: of a projection, in keys
@@ -432,14 +434,28 @@ def _layer(of: _Subject) -> str:
 
 
 def _residual(of: _Subject) -> str:
-    """Behind which modules what goes past them is added; empty where the layer adds nothing."""
+    """Behind which modules, or weights of its own, what goes past them is added; empty where the layer adds nothing."""
+    operators = Operators(of.facts.main)
     behind, last = dict[str, None](), ""
-    for kernel in of.module.kernels:
+    for kernel, whole in of.facts.uncut(of.module):
         if kernel.class_name and kernel.attribute:
-            last = kernel.attribute
-        elif kernel.kernel_type == "basic" and re.search(r"\.add", kernel.operator) and last:
+            last = last if _runs_nothing(kernel) else kernel.attribute
+        elif weights := _own_weights(of, operators.of([whole])):
+            last = weights[0]
+        elif re.search(r"\.add", kernel.operator) and last:
             behind[f"`{last}`"] = None
     return f", with what goes past them added behind {joined(behind)}" if behind else ""
+
+
+def _runs_nothing(kernel: Kernel) -> bool:
+    """Whether a call runs no operator that counts (dropout)."""
+    return kernel.flops == "0" and not variables(kernel.memory_access.read)
+
+
+def _own_weights(of: _Subject, operators: Collection[int]) -> list[str]:
+    """The weights that operators read, by the names that they have in the module whose own operators these are."""
+    read = (one.weights for one in of.facts.graphs[0].operators if one.id in operators)
+    return list(dict.fromkeys(name for names in read for name in names))
 
 
 def _those(of: _Subject, at: int, kinds: Sequence[CallKind]) -> str:
@@ -454,13 +470,19 @@ def _order(of: _Subject, kernels: Sequence[Kernel], repeat: str) -> str:
     """What one call runs, in words, and what of it goes on with what stood before."""
     operators = Operators(of.facts.main)
     units = [Unit(str(at), operators.of([kernel])) for at, kernel in enumerate(kernels)]
+    own = {unit.id: _own_weights(of, unit.operators) for unit, k in zip(units, kernels, strict=True) if k.operator}
     ran = [
-        (unit, k) for unit, k in zip(units, kernels, strict=True) if k.class_name and unit.operators
+        (unit, k)
+        for unit, k in zip(units, kernels, strict=True)
+        if (k.class_name and unit.operators) or own.get(unit.id)
     ]  # dropout does not
     behind = _behind(edges_of(units, of.facts.graphs[0], repeat))
     attentions = {k.attribute for _, k in ran if of.facts.role(k.class_name) == "attention"}
 
-    def said(kernel: Kernel) -> str:
+    def said(unit: Unit, kernel: Kernel) -> str:
+        if weights := own.get(unit.id):
+            does = _BY_WEIGHTS.get(bare(kernel.operator), f"`{bare(kernel.operator)}` with")
+            return f"{does} {joined(f'`{name}`' for name in weights)}"
         role = of.facts.role(kernel.class_name)
         if role == "attention" and len(attentions) > 1:
             return f"attention (`{kernel.attribute}`)"
@@ -468,7 +490,7 @@ def _order(of: _Subject, kernels: Sequence[Kernel], repeat: str) -> str:
 
     text, last, before = "", "", ""
     for unit, kernel in ran:
-        name, follows = said(kernel), last in behind.get(unit.id, ())
+        name, follows = said(unit, kernel), last in behind.get(unit.id, ())
         if not text:
             text = name
         elif name != before or follows:
@@ -565,24 +587,55 @@ def _holds_layers(of: _Subject, kernel: Kernel) -> bool:
 
 
 def _through(of: _Subject, what: str = "what it is given") -> str:
-    """Through how many layers of which classes it sends what it is given, whether it calls them or what it calls does."""
-    call = of.facts.calls.get(of.module.class_name)
-    below = [k for _, _, k in walk((call.kernels if call else of.facts.main.kernels) or (), "")]
-    layers = [k for k in below if re.search(r"(^|\.)(\*|\d+)$", k.attribute) and of.facts.role(k.class_name) == "layer"]
-    calls = evaluate(call.repeat, of.values) if call else 1
-    names = dict.fromkeys(f"`{short(k.class_name)}`" for k in layers)
+    """Through how many layers of which classes it sends what it is given, whether it calls them or what it calls does: in all its calls."""
+    kinds = of.facts.call_kinds.get(of.module.class_name, ())
+    every = [_layers_in(of, kind.shown.kernels or (), kind.shown.repeat) for kind in kinds]
+    every = every or [_layers_in(of, of.facts.main.kernels, "1")]
+    names = dict.fromkeys(f"`{short(k.class_name)}`" for layers in every for k, _ in layers)
     key = f"module.{of.module.class_name}.layers"
     lists: dict[str, int] = {}
-    for k in layers:
+    for k, count in every[0]:
         place = of.facts.path_of(k).rpartition(".")[0]
-        lists[place] = lists.get(place, 0) + evaluate(k.repeat, of.values) // calls
+        lists[place] = lists.get(place, 0) + count
     if len(lists) > 1:
         told = (
             f"{of.quotes(f'{key}.{place}', one)} {things(one, 'layer')} of `{place}`" for place, one in lists.items()
         )
         return f"runs {_listed(told)} ({', '.join(names)})"
-    runs = sum(lists.values())
-    return f"sends {what} through {of.quotes(key, runs)} {things(runs, 'layer')} ({', '.join(names)})" if runs else ""
+    runs = sorted({sum(count for _, count in layers) for layers in every})
+    if not runs[-1]:
+        return ""
+    most = of.quotes(f"{key}.most" if runs[1:] else key, runs[-1])
+    least = of.quotes(f"{key}.least", runs[0]) if runs[1:] else ""
+    many = f"{least} to {most}" if least else most
+    return f"sends {what} through {many} {things(runs[-1], 'layer')} ({', '.join(names)})"
+
+
+def _layers_in(of: _Subject, kernels: Sequence[Kernel], repeat: str) -> list[tuple[Kernel, int]]:
+    """The layers that run in a call, or in what it calls, and how often in each of its runs."""
+    runs = evaluate(repeat, of.values) or 1
+    below = (k for _, _, k in walk(kernels, "") if re.search(r"(^|\.)(\*|\d+)$", k.attribute))
+    return [(k, evaluate(k.repeat, of.values) // runs) for k in below if of.facts.role(k.class_name) == "layer"]
+
+
+def _around_layers(of: _Subject) -> str:
+    """`, with A before and B behind them`: which other modules its calls run beside their layers, and in how many calls where not in all;
+    nothing of a side on which calls differ in more than that."""
+    kinds = of.facts.call_kinds.get(of.module.class_name, ())
+    sides: dict[str, dict[str, int]] = {"before": {}, "behind": {}}
+    for kind in kinds:
+        ran = [k for k in kind.shown.kernels or () if k.class_name and not _runs_nothing(k)]
+        layers = [at for at, k in enumerate(ran) if of.facts.role(k.class_name) == "layer" or _holds_layers(of, k)]
+        for side, others in (("before", ran[: layers[0]]), ("behind", ran[layers[-1] + 1 :])) if layers else ():
+            named = joined(dict.fromkeys(f"`{short(k.class_name)}`" for k in others))
+            sides[side][named] = sides[side].get(named, 0) + kind.count
+    total, said, key = sum(kind.count for kind in kinds), list[str](), f"module.{of.module.class_name}"
+    for side, held in sides.items():
+        counts = [(name, count) for name, count in held.items() if name]
+        for name, count in counts if len(counts) == 1 else ():
+            among = f" in {of.quotes(f'{key}.{side}', count)} of {of.quotes(f'{key}.calls', total)} calls"
+            said.append(f"{name} {side} them{among * (count < total)}")
+    return f", with {joined(said)}" if said else ""
 
 
 def _projection(_: _Subject) -> str:
@@ -600,7 +653,7 @@ def _recurrent(_: _Subject) -> str:
 def _module(of: _Subject) -> str:
     """What a module without a role does, step by step; nothing where all that is known is which others it calls, as its flow shows."""
     if through := _through(of):
-        return through
+        return f"{through}{_around_layers(of)}"
     steps = [step for k in of.module.kernels if (step := _step(of, k))]
     told = [step for at, step in enumerate(steps) if not at or step != steps[at - 1]]
     if not 0 < len(told) <= _NAMED or all(step.startswith(("runs", "calls")) for step in told):
@@ -624,7 +677,7 @@ def _step(of: _Subject, kernel: Kernel) -> str:
             return f"scales what it is given by weights of its own (`{next(iter(node.weights))}`)"
         second = operator == "add" and len(kernel.inputs) > 1 and call is not None and len(call.inputs) > 1
         return "adds what else it is given" if second else f"runs `{operator}`"
-    if kernel.flops == "0" and not variables(kernel.memory_access.read):
+    if _runs_nothing(kernel):
         return ""
     role = of.facts.role(kernel.class_name)
     if role == "projection" and kernel.inputs and kernel.outputs:
