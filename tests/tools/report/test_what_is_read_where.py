@@ -136,6 +136,22 @@ def test_a_parameter_that_a_configuration_makes_others_of_is_not_read_nowhere(
     assert read in note
 
 
+@pytest.mark.parametrize(
+    ("line", "shared"),
+    [("    scale = config.idle", True), ("    scale = getattr(self.config, 'idle', 1)", True),
+     ("    # scale = config.idle", False), ("    text = 'config.idle'", False), ("    scale = self.idle", False)],
+)  # fmt: skip
+def test_a_parameter_that_only_comments_and_strings_beside_the_model_name_is_read_by_no_code(
+    facts: ImplementationFacts, tmp_path: Path, line: str, shared: bool
+) -> None:
+    repository = toy.write_source(tmp_path)
+    (tmp_path / toy.LAYERS_FILE).write_text(f"{toy.LAYERS}\n\ndef scaled(self, config):\n{line}\n    return self\n")
+    told = replace(changed(facts, idle={"reads": Reads(count=0)}), reader=SourceReader([repository]))
+    (said,) = (part for part in configuration_note(told).split(". ") if "idle" in part)
+    assert ("by code that all models share" in said) is shared
+    assert ("nor in other files of which something ran" in said) is not shared
+
+
 def test_a_line_is_told_with_what_its_condition_asks_beside_it(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "b.py").write_text(

@@ -69,6 +69,7 @@ _SHORT = 40
 _PLACES = 6
 _POSITIONS = "positions that the configuration states"
 _NOWHERE = "read nowhere in the model's file"
+_NOR_BESIDE = ", nor in other files of which something ran"
 _DOCSTRINGS = "Sentences that stand under Description as code are source's own words{filled}, not held against what runs; values are those of an object that the class makes. Places in which a field is read are those of the model's file."
 #: fields that its base classes act on
 _OF_THE_BASE = (
@@ -312,6 +313,7 @@ def declared_at(facts: ImplementationFacts, path: str) -> str:
 def configuration_note(facts: ImplementationFacts) -> str:
     """The parameters without a row: those that the model's file does not read; and why source is not read, where it is not."""
     left: dict[str, list[str]] = {}
+    beside = _reads_beside(facts)
     for own, parameter in _parameters(facts):
         if _concerns(own, parameter) and _unread(parameter) and not parameter.is_given:
             where = f"{f'{own.path}.' if own.path else ''}{_named_at(facts, own, parameter)}"
@@ -319,9 +321,9 @@ def configuration_note(facts: ImplementationFacts) -> str:
             shared = (
                 parameter.name in _OF_THE_BASE
                 or parameter.name.startswith("output_")  # what a pass records is asked there
-                or _reads_beside(facts, parameter.name)
+                or parameter.name in beside
             )
-            based = ", but by code that all models share" if shared else ""
+            based = ", but by code that all models share" if shared else _NOR_BESIDE
             how = f"Declared and {through or f'{_NOWHERE}{based}'}"
             left.setdefault(how, []).append(f"{where}{_held_value(facts, own, parameter)}")
         elif not _concerns(own, parameter):
@@ -331,11 +333,17 @@ def configuration_note(facts: ImplementationFacts) -> str:
     return " ".join(said) or ("" if facts.settings else "The source of the configuration was not read.")
 
 
-def _reads_beside(facts: ImplementationFacts, name: str) -> bool:
-    """Whether a file beside the model's, of which something ran, reads that field of a configuration."""
-    asked = re.compile(rf"\bconfig\.{name}\b|getattr\(\w*config, [\"']{name}[\"']")
-    files = ran_in(facts).keys() - {facts.modeling_file}
-    return any(asked.search(line) for file in files for line in facts.reader.lines(file) or ())
+def _reads_beside(facts: ImplementationFacts) -> set[str]:
+    """The fields of configurations that code of files beside the model's reads, of which something ran."""
+    found = set[str]()
+    for tree in filter(None, map(facts.reader.tree, ran_in(facts).keys() - {facts.modeling_file})):
+        for node in ast.walk(tree):
+            match node:
+                case ast.Attribute(value=ast.Name(id=owner) | ast.Attribute(attr=owner), attr=name):
+                    found |= {name} if owner == "config" else set()
+                case ast.Call(func=ast.Name(id="getattr"), args=[held, ast.Constant(value=str(name)), *_]):
+                    found |= {name} if ast.unparse(held).endswith("config") else set()
+    return found
 
 
 def _read_by(facts: ImplementationFacts, own: Configuration, parameter: Hyperparameter) -> str:
