@@ -388,6 +388,38 @@ def test_what_a_class_declares_it_cannot_is_said_with_what_it_can(facts: Impleme
     assert f"`{cannot}` (" in told
 
 
+_BASE = """
+
+class ToyBase:
+    def plan(self, dtype):
+        if self._keep_in_fp32_modules is not None and dtype {}:
+            return self._keep_in_fp32_modules
+        if self.other and dtype == torch.float64:
+            return None
+"""
+
+
+@pytest.mark.parametrize(
+    ("tested", "said"),
+    [
+        ("== torch.float16", "which does nothing in bfloat16: it holds in float16 alone"),
+        ("in (torch.float16, torch.bfloat16)", "which holds in bfloat16 and float16 alone"),
+        ("is not None", ""),
+    ],
+)
+def test_a_flag_that_acts_in_some_dtypes_says_whether_it_does_in_the_one_that_is_traced(
+    facts: ImplementationFacts, tmp_path: Path, tested: str, said: str
+) -> None:
+    """By the test of a base class; the test of another flag says nothing of it."""
+    source = toy.MODELING.replace("class ToyForCausalLM(nn.Module):", "class ToyForCausalLM(ToyBase):")
+    source = source.replace("_supports_sdpa = True", '_keep_in_fp32_modules = ["norm"]') + _BASE.format(tested)
+    told = " ".join(execution_lines(read(facts, tmp_path / "src", source)))
+    at = toy.line_of("if self._keep_in_fp32", source)
+    assert facts.main.dtype == "bfloat16"
+    assert f"`_keep_in_fp32_modules` (`{toy.FILE}:{toy.line_of('_keep_in_fp32_modules = [', source)}`" in told
+    assert (f", {said}, `{toy.FILE}:{at}`)" in told) if said else "alone" not in told
+
+
 HYBRID = """
 
 class ToyConv(nn.Module):

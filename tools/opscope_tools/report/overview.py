@@ -406,7 +406,9 @@ def execution_lines(facts: ImplementationFacts) -> list[str]:
         lines.append(f"Kernels from elsewhere may replace {', '.join(said)}.")
     flags = capabilities(facts)
     for owner in dict.fromkeys(_declarer(facts, hit) for hit in flags):
-        said = [f"`{hit.name}` ({hit.pointer})" for hit in flags if _declarer(facts, hit) == owner]
+        said = [
+            f"`{hit.name}` ({hit.pointer}{_in_dtype(facts, hit)})" for hit in flags if _declarer(facts, hit) == owner
+        ]
         lines.append(f"{owner} declares {', '.join(said)}.")
     files = model_files(facts)
     graph = r"(torch\.compile|CUDAGraph|triton\.jit|torch\.library|load_inline)"
@@ -432,6 +434,17 @@ def _by_itself(facts: ImplementationFacts) -> str:
     ]  # fmt: skip
     names = joined(f"`{short(name)}`" for name in alone)
     return f", but in {names} as operators of its own" if alone else ""
+
+
+def _in_dtype(facts: ImplementationFacts, hit: scan.Hit) -> str:
+    """Whether a flag that acts in some dtypes alone does so in the one that is traced, and the line that says in which."""
+    around = facts.reader.enclosing(hit.path, hit.line)
+    asked = scan.dtypes_asked(facts.reader, (hit.path, around[0]), hit.name) if around else None
+    if asked is None:
+        return ""
+    dtypes, test = asked
+    does = "which holds" if facts.main.dtype in dtypes else f"which does nothing in {facts.main.dtype}: it holds"
+    return f", {does} in {joined(sorted(dtypes))} alone, {test.pointer}"
 
 
 def _declarer(facts: ImplementationFacts, hit: scan.Hit) -> str:

@@ -17,7 +17,7 @@ from opscope_tools.report.sources import SourceReader, Span
 from opscope_tools.source.python.decorators import swaps_kernels
 
 __all__ = [
-    "Hit", "Method", "Plan", "Unbuilt", "annotated", "asked_beside", "bases", "by_layer", "called_within", "calls_in", "capabilities", "code_lines", "configuration", "declared_text", "decorators", "functions_named",
+    "Hit", "Method", "Plan", "Unbuilt", "annotated", "asked_beside", "bases", "by_layer", "called_within", "calls_in", "capabilities", "code_lines", "configuration", "declared_text", "decorators", "dtypes_asked", "functions_named",
     "lineage", "matching_lines", "methods", "plans", "unbuilt",
 ]  # fmt: skip
 
@@ -120,6 +120,22 @@ def lineage(reader: SourceReader, place: tuple[str, Span] | None) -> list[tuple[
             found.append(place)
             pending += bases(reader, *place)
     return found
+
+
+def dtypes_asked(reader: SourceReader, place: tuple[str, Span], flag: str) -> tuple[frozenset[str], Hit] | None:
+    """The dtypes for which a class, or one that it derives from, acts by a flag of its own, and the line that tests for them."""
+    for path, span in lineage(reader, place):
+        for test in (node.test for node in ast.walk(span.node) if isinstance(node, ast.If)):
+            compared = [
+                each for each in ast.walk(test) if isinstance(each, ast.Compare) and "dtype" in ast.unparse(each.left)
+            ]
+            named = (name for each in compared for side in each.comparators for name in ast.walk(side))
+            dtypes = {
+                each.attr for each in named if isinstance(each, ast.Attribute) and ast.unparse(each.value) == "torch"
+            }
+            if dtypes and f"self.{flag}" in {ast.unparse(each) for each in ast.walk(test)}:
+                return frozenset(dtypes), Hit(path, test.lineno, flag, reader.line(path, test.lineno))
+    return None
 
 
 def asked_beside(reader: SourceReader, path: str, line: int) -> list[str]:
