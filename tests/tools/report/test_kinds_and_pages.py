@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -373,6 +374,40 @@ def test_a_module_without_a_role_is_told_by_what_it_does_to_what_it_is_given(fac
     changed = with_last(facts, output.model_copy(update=given))
     said = toy.unmarked(purpose(changed, toy_module(changed, changed.main.kernels[-1]), Quotes()))
     assert "projects each vector from 8 to 8 values, then applies `Tanh`, then adds what else it is given." in said
+
+
+@pytest.mark.parametrize(
+    ("biased", "said"),
+    [(set(), "a matrix of weights, without a bias."), ({"qkv_proj", "o_proj", "lm_head"}, "a matrix of weights and adds a bias."),
+     ({"o_proj", "lm_head"}, "a matrix of weights and adds a bias in 3 of 5 calls.")],
+)  # fmt: skip
+def test_a_projection_has_a_bias_where_its_operators_read_one(
+    facts: ImplementationFacts, biased: set[str], said: str
+) -> None:
+    def callers(kernels: Sequence[Kernel], attribute: str) -> list[str]:
+        found = []
+        for kernel in kernels:
+            found += callers(kernel.kernels, kernel.attribute) if kernel.kernels else [attribute]
+        return found
+
+    graph = facts.graphs[0]
+    read = [("weight", "bias") if name in biased else ("weight",) for name in callers(facts.main.kernels, "")]
+    operators = tuple(o.model_copy(update={"weights": w}) for o, w in zip(graph.operators, read, strict=True))
+    changed = replace(facts, graphs=(graph.model_copy(update={"operators": operators}), *facts.graphs[1:]))
+    module = next(m for m in changed.modules if m.class_name == "toyland.layers.Linear")
+    assert said in toy.unmarked(purpose(changed, module, Quotes()))
+
+
+@pytest.mark.parametrize(
+    ("operators", "said"),
+    [(["relu"], "puts 0 in the place of each negative number"), (["silu"], "multiplies each number by its own sigmoid"),
+     (["pow", "tanh"], "changes each number by itself, by `pow`, `tanh`.")],
+)  # fmt: skip
+def test_an_activation_is_told_by_what_it_runs(facts: ImplementationFacts, operators: list[str], said: str) -> None:
+    run = tuple(toy.basic(f"aten.{name}.default", "return residual", "1", toy.ROW, toy.ROW) for name in operators)
+    bend = toy.call("torch.nn.modules.activation.SomeActivation", "act", "return residual", run)
+    changed = with_last(facts, bend)
+    assert said in purpose(changed, toy_module(changed, bend), Quotes())
 
 
 @pytest.mark.parametrize(

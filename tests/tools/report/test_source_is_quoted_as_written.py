@@ -10,6 +10,8 @@ from opscope_schemas.extracted_config import Derivation, Meaning
 from opscope_tools.report.checks import Material, check
 from opscope_tools.report.facts import ImplementationFacts
 from opscope_tools.report.markdown import Page
+from opscope_tools.report.purposes import purpose
+from opscope_tools.report.quotes import Quotes
 
 
 def derived(facts: ImplementationFacts, name: str, formula: str) -> ImplementationFacts:
@@ -51,6 +53,14 @@ def test_a_docstring_is_quoted_with_its_braces(facts: ImplementationFacts) -> No
     text = toy.rendered_with(facts, {}).text
     assert "Its source says: `One of the layers that are kept as layers.{index}.`" in text
     assert not [problem for problem in check(Material(Page(text), facts.reader)) if problem.rule == "PLACEHOLDER"]
+
+
+def test_no_words_of_a_librarys_class_are_quoted(facts: ImplementationFacts) -> None:
+    """It may do more than it does in this model."""
+    layer = next(m for m in facts.modules if m.class_name.endswith("ToyLayer"))
+    main = facts.main.model_copy(update={"file": "mine/model.py"})
+    for told, quoted in ((facts, True), (replace(facts, documents=(main, *facts.documents[1:])), False)):
+        assert ("Its source says" in purpose(told, layer, Quotes())) is quoted
 
 
 @pytest.mark.parametrize(("file", "said"), [("", "{prefix}"), ("toyland/helpers.py", "(prefix)")])

@@ -32,14 +32,23 @@ __all__ = ["purpose", "shared_experts"]
 _SITES, _QUOTED = 3, 160
 #: operators and classes that a sentence names, kinds of layers of one class that it tells apart
 _NAMED, _STACKS = 5, 3
-#: operators that change each number by itself
-_BENDS = frozenset("tanh sigmoid relu gelu silu softplus".split())
+#: operators that change each number by itself, and how
+_BENDS = {
+    "tanh": "bends each number to one between -1 and 1 (tanh)",
+    "sigmoid": "bends each number to one between 0 and 1 (sigmoid)",
+    "relu": "puts 0 in the place of each negative number (ReLU)",
+    "gelu": "multiplies each number by how likely a normal variable is to be below it (GELU)",
+    "silu": "multiplies each number by its own sigmoid (SiLU)",
+    "softplus": "bends each number to a positive one (softplus)",
+}
 #: what a layer does by weights of its own
 _BY_WEIGHTS = {"mul": "scaling by", "add": "addition of"}
 #: axes of what holds a vector for each token: tokens, sequences of tokens
 _OF_TOKENS = (2, 3)
 #: of a projection, in keys
 _ENDS = ("taken", "given")
+#: roles whose classes are a library's, or as good as one's
+_OF_LIBRARIES = ("projection", "activation")
 #: the first axes of a convolution's weight, behind which those of its window stand
 _CHANNELS = ("given", "taken")
 
@@ -49,7 +58,8 @@ def purpose(facts: ImplementationFacts, module: ModuleAnalysis, quotes: Quotes) 
     name = f"`{short(module.class_name)}` ({facts.pointer(module.class_name)})"
     does = _DOES.get(facts.role(module.class_name), _module)(_Subject(facts, module, quotes))
     does = f" {does}" if does else ""
-    quoted = _docstring(facts, module)
+    own = facts.of_models(module.file) and facts.role(module.class_name) not in _OF_LIBRARIES
+    quoted = _docstring(facts, module) if own else ""  # what a library's class may do is not what it does here
     words = f" Its source says: `{quoted}`" if quoted else ""
     return f"{name}{does}.{_called(facts, module)}{shown(facts, module, quotes)}{words}"
 
@@ -638,12 +648,24 @@ def _around_layers(of: _Subject) -> str:
     return f", with {joined(said)}" if said else ""
 
 
-def _projection(_: _Subject) -> str:
-    return "multiplies each vector by a matrix of weights"
+def _projection(of: _Subject) -> str:
+    """That it multiplies, and whether it adds a bias, by the weights that its operators read: in how many calls where not in all."""
+    operators, counts = Operators(of.facts.main), {True: 0, False: 0}
+    for call in (call for kind in of.facts.call_kinds.get(of.module.class_name, ()) for call in kind.calls):
+        added = any(bare(k.operator).endswith("addmm") for _, _, k in walk((call,), ""))
+        biased = added or any("bias" in name for name in _own_weights(of, operators.of([call])))
+        counts[biased] += evaluate(call.repeat, of.values)
+    total, key = sum(counts.values()), f"module.{of.module.class_name}"
+    among = f" in {of.quotes(f'{key}.biased', counts[True])} of {of.quotes(f'{key}.calls', total)} calls"
+    bias = f" and adds a bias{among * (counts[True] < total)}" if counts[True] else ", without a bias" * bool(total)
+    return f"multiplies each vector by a matrix of weights{bias}"
 
 
-def _activation(_: _Subject) -> str:
-    return "bends each number by itself: a non-linearity without weights"
+def _activation(of: _Subject) -> str:
+    run = list(dict.fromkeys(bare(k.operator) for k in of.module.kernels if k.kernel_type == "basic"))
+    if len(run) == 1 and (does := _BENDS.get(run[0].rstrip("_"))):
+        return does
+    return f"changes each number by itself, by {_listed(f'`{name}`' for name in run)}" if run else ""
 
 
 def _recurrent(_: _Subject) -> str:
