@@ -230,7 +230,7 @@ def test_parts_of_a_layer_that_do_not_read_each_other_are_said_to_be_side_by_sid
         ("{seq_len}", "{cache_len} + {seq_len}", "itself and those before it in the decoder: "),
         ("{seq_len}", "{encoder_seq_len}", "those of the encoder: "),
         ("{seq_len}", "1500", "those of the encoder: "),
-        ("{encoder_seq_len}", "{encoder_seq_len}", "all others in the encoder: "),
+        ("{encoder_seq_len}", "{encoder_seq_len}", "all tokens in the encoder: "),
     ],
 )
 def test_attention_of_a_model_of_two_sides_reads_what_its_keys_are_of(
@@ -427,8 +427,8 @@ def test_an_embedding_adds_positions_only_where_its_own_lines_do(
 @pytest.mark.parametrize(
     ("saving", "before", "inputs", "said"),
     [
-        ("{seq_len}", "mul", 3, "itself and those before it: "), ("0", "mul", 4, "those that a mask leaves it: "), ("0", "mul", 3, "all others: "),
-        ("0", "add", 0, "those that a mask leaves it: "), ("0", "mul", 0, "all others: "), ("0", "addmm", 0, "all others: "),
+        ("{seq_len}", "mul", 3, "itself and those before it: "), ("0", "mul", 4, "those that a mask leaves it: "), ("0", "mul", 3, "all tokens: "),
+        ("0", "add", 0, "those that a mask leaves it: "), ("0", "mul", 0, "all tokens: "), ("0", "addmm", 0, "all tokens: "),
     ],
 )  # fmt: skip
 def test_attention_without_a_cache_reads_what_its_operator_or_a_mask_leaves(
@@ -463,7 +463,7 @@ def test_calls_of_attention_that_read_otherwise_are_told_apart(facts: Implementa
     main = facts.main.model_copy(update={"kernels": (facts.main.kernels[0], *towers)})
     changed = replace(facts, documents=(main,), graphs=(toy.graph(main).model_copy(update={"cache": None}),))
     said = purpose(changed, toy_module(changed, towers[0]), Quotes())
-    assert "lets each token read itself and those before it at `text` and all others at `vision`: " in said
+    assert "lets each token read itself and those before it at `text` and all tokens at `vision`: " in said
 
 
 @pytest.mark.parametrize(

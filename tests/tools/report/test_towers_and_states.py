@@ -169,7 +169,7 @@ def test_attention_of_a_tower_is_told_by_its_own_operators_and_not_by_the_config
     both = with_tower(facts)
     said = toy.unmarked(purpose(both, alone(both, "ToyTowerAttention"), Quotes()))
     assert (
-        "lets each token read all others: 16 query heads of width 7 are compared with the keys of 16 key-value heads (multi-head)"
+        "lets each token read all tokens: 16 query heads of width 7 are compared with the keys of 16 key-value heads (multi-head)"
         in said
     )
     assert "; nothing is kept." in said
@@ -186,8 +186,8 @@ def test_a_tower_whose_operators_are_given_parts_of_the_sequence_says_in_which_c
 ) -> None:
     both = with_tower(facts, parts=2)
     said = toy.unmarked(purpose(both, alone(both, "ToyTowerAttention"), Quotes()))
-    assert "all others of its part of the sequence in 2 calls" in said
-    assert "all others in 1 call" in said
+    assert "all tokens of its part of the sequence in 2 calls" in said
+    assert "all tokens in 1 call" in said
 
 
 def with_summary(facts: ImplementationFacts, *, often: int = 3) -> ImplementationFacts:
@@ -211,7 +211,7 @@ def test_keys_that_sum_up_what_queries_are_made_of_are_told_to_be_fewer(facts: I
     told = with_summary(facts)
     said = toy.unmarked(purpose(told, alone(told, "ToyTowerAttention"), Quotes()))
     assert (
-        "read all others, by way of fewer keys and values that `reduction` makes of them (here 16 for 256 tokens)"
+        "read all tokens, by way of fewer keys and values that `reduction` makes of them (here 16 for 256 tokens)"
         in said
     )
     some = with_summary(facts, often=1)

@@ -266,7 +266,7 @@ def _left(calls: Sequence[Kernel]) -> str:
     at = next((place for place, k in enumerate(own) if "softmax" in k.operator), 0)
     masked = any(re.search(r"aten\.(add|sub|rsub|where|masked_fill)\b", k.operator) for k in own[:at])
     masked = masked or any(len(k.inputs) > len(("query", "key", "value")) for k in fused)
-    return "those that a mask leaves it" if masked else "all others"
+    return "those that a mask leaves it" if masked else "all tokens"
 
 
 def _sides(of: _Subject) -> str:
@@ -274,7 +274,7 @@ def _sides(of: _Subject) -> str:
     found = set[str]()
     for queries, keys in _lengths(of):
         if "seq_len" not in variables(queries):
-            found.add("all others in the encoder")
+            found.add("all tokens in the encoder")
         elif variables(keys) & {"seq_len", "cache_len"}:
             found.add("itself and those before it in the decoder")
         else:
