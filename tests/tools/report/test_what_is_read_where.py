@@ -136,6 +136,36 @@ def test_a_parameter_that_a_configuration_makes_others_of_is_not_read_nowhere(
     assert read in note
 
 
+_READS, _FIXED = "eps=config.norm_eps", "eps=1e-6"
+
+
+@pytest.mark.parametrize(
+    ("layer", "model", "said"),
+    [
+        (_FIXED, _READS, "read in 1 place, for 1 of 3 modules of `ToyNorm`"),
+        (_READS, _FIXED, "read in 1 place, for 2 of 3 modules of `ToyNorm`"),
+        (_READS, _READS, "read in 2 places"),
+        (_FIXED, "width=config.norm_eps", "read in 1 place"),  # which the setting is not named after
+    ],
+)
+def test_a_setting_that_some_modules_of_a_class_are_built_without_says_for_how_many_it_is(
+    facts: ImplementationFacts, tmp_path: Path, layer: str, model: str, said: str
+) -> None:
+    """The norms of two layers and the last one."""
+    source = toy.MODELING
+    for name, given in (("ToyLayer", layer), ("ToyForCausalLM", model)):
+        made = f"    def __init__(self, config):\n        self.norm = ToyNorm({given})\n\n"
+        head = f"class {name}(nn.Module):\n"
+        source = source.replace(head, f"{head}{made}")
+    places = [at for at, text in enumerate(source.split("\n"), 1) if "config.norm_eps" in text]
+    reads = Reads(count=len(places), first=tuple(Place(file=toy.FILE, line=at) for at in places))
+    repository = toy.write_source(tmp_path)
+    (tmp_path / toy.FILE).write_text(source)
+    told = replace(changed(facts, norm_eps={"reads": reads}), reader=SourceReader([repository]))
+    (row,) = (row for row in configuration_rows(told, Quotes()) if row[0] == "`norm_eps`")
+    assert row[2].endswith(said)
+
+
 @pytest.mark.parametrize(
     ("line", "shared"),
     [("    scale = config.idle", True), ("    scale = getattr(self.config, 'idle', 1)", True),

@@ -18,6 +18,7 @@ from opscope_schemas.units import things
 from opscope_tools.report import scan
 from opscope_tools.report.crossing import crossing_said
 from opscope_tools.report.facts import ImplementationFacts, product_widths, short, size_at, walk
+from opscope_tools.report.given_to import given_to
 from opscope_tools.report.nodes import stages
 from opscope_tools.report.overview import (
     checked,
@@ -537,6 +538,7 @@ def _described(
         count = parameter.reads.count
         which = "of this or another part, " * _of_several(facts, parameter.name)
         places = f"{which}read in {count} {things(count, 'place')}{_of_idle(facts, parameter.reads)}{_put_aside(facts, parameter.reads)}"
+        places += given_to(facts, parameter.name, parameter.reads) if not which else ""
         rest.append(places if count else _read_by(facts, own, parameter) or _NOWHERE)
     return value, "; ".join([*([words] if words else []), where, *rest])
 
