@@ -56,7 +56,8 @@ def test_kinds_at_one_place_are_told_by_their_layers_and_by_what_one_lacks(facts
     changed = replace(mixed, documents=(main,), graphs=(toy.graph(main),))
     told = toy.unmarked(kinds_told(changed, toy_module(changed, many), Quotes()))
     assert "3 at `layers.*` (layers 0-1, 3) (shown)" in told
-    assert re.search(r"1 at `layers\.\*` \(layer 2\), [^;]* without `add`\.", told)
+    assert re.search(r"1 at `layers\.\*` \(layer 2\), [^;]* without `add`, which others run\.", told)
+    assert re.search(r"layers 0-1, 3\) \(shown\), [^;]*, running `add`, as not all kinds do; ", told)
     inside = {layers_told(changed, main)[id(k)] for k in bare.kernels or () if k.class_name}
     assert inside == {"layer 2"}
 

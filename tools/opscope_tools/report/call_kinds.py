@@ -112,10 +112,11 @@ def _kind(facts: ImplementationFacts, kinds: Sequence[CallKind], place: int, key
         parts.append(f"calling {', '.join(f'`{short(name)}` (`{attribute}`)' for attribute, name in own[:_PLACES])}")
     run = [{bare(k.operator) for _, _, k in walk(each.shown.kernels or (), "") if k.operator} for each in kinds]
     apart = sorted(run[place].difference(set[str].intersection(*run))), sorted(set[str]().union(*run) - run[place])
-    word, names = ("by", apart[0]) if apart[0] else ("without", apart[1])
+    names = apart[0] or apart[1]
+    word, others = ("running", ", as not all kinds do") if apart[0] else ("without", ", which others run")
     if names and all(each == called[0] for each in called):
         more = f" and {len(names) - _PLACES} more" if len(names) > _PLACES else ""
-        parts.append(f"{word} {', '.join(f'`{name}`' for name in names[:_PLACES])}{more}")
+        parts.append(f"{word} {', '.join(f'`{name}`' for name in names[:_PLACES])}{more}{others}")
     return ", ".join(parts)
 
 
