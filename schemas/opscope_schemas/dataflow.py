@@ -60,6 +60,9 @@ class FlowTensor(Frozen):
     created_by: int = Field(default=0, description="Operator by id; 0: it is there before the module runs.")
     consumed_by: tuple[int, ...] = Field(default=(), description="Operators by id.")
     lives: tuple[int, int] = Field(description="First and last operator during which it is in memory.")
+    in_later_repetitions: bool = Field(
+        default=False, description="Whether it is there too while what repeats around the last of them runs again."
+    )
 
 
 class PeakPoint(Frozen):

@@ -308,7 +308,14 @@ def test_operators_that_a_tensor_outlives_are_counted_as_often_as_they_run(
     made = next(t for t in linked.tensors if t.created_by and repeats[t.created_by] == 1)
     reader = next(place for place, count in repeats.items() if count > 1)
     kept = tuple(
-        t.model_copy(update={"consumed_by": (reader,), "lives": (made.created_by, reader), "bytes": "10 ** 9"})
+        t.model_copy(
+            update={
+                "consumed_by": (reader,),
+                "lives": (made.created_by, reader),
+                "bytes": "10 ** 9",
+                "in_later_repetitions": True,
+            }
+        )
         if t is made
         else t
         for t in linked.tensors
@@ -838,10 +845,10 @@ def test_what_a_layer_hands_to_the_next_is_read_there_and_what_it_gets_before_th
     )
     graph = linked.model_copy(update={"operators": operators})
 
-    def life(created: int, readers: tuple[int, ...]) -> Life:
+    def life(created: int, readers: tuple[int, ...], *, again: bool = False) -> Life:
         tensor = linked.tensors[0].model_copy(
             update={
-                "id": created, "kind": "activation", "created_by": created, "consumed_by": readers, "lives": (created, max((created, *readers)))
+                "id": created, "kind": "activation", "created_by": created, "consumed_by": readers, "lives": (created, max((created, *readers))), "in_later_repetitions": again
             }
         )  # fmt: skip
         return life_of(tensor, graph, often)
@@ -849,6 +856,7 @@ def test_what_a_layer_hands_to_the_next_is_read_there_and_what_it_gets_before_th
     runs = [1, *[2, 3, 4] * 4, 5]  # operators in the order in which they run
     first = runs.index(4) - runs.index(1) + 1
     assert (life(1, (2, 4)).operators, life(1, (2, 4)).about) == (first, False)
+    assert life(1, (2, 4), again=True).operators == len(runs) - runs[::-1].index(4) - runs.index(1)
     at = runs.index(4)
     assert life(4, ()).operators == runs.index(4, at + 1) - at + 1
     assert life(4, ()).next_readers == (2, 4)

@@ -35,12 +35,13 @@ def life_of(tensor: FlowTensor, graph: Dataflow, repeats: Sequence[float]) -> Li
         ran = [*times[tensor.created_by - 1 : end], *times[first - 1 : again[-1]]]
         return Life(sum(max(1, round(each)) for each in ran), max(ran) > 1, again[-1], again)
     begin, last = tensor.lives
-    if times[last - 1] > 1:
-        first, end = _block(repeats, last)
-        inside = [graph.operators[reader - 1] for reader in tensor.consumed_by if first <= reader <= end]
-        if inside and all(one.carried_from for one in inside):  # later repetitions read what the one before made
-            times[first - 1 : last] = [1.0] * (last - first + 1)
-    return Life(_outlived(times, begin, last), any(count > 1 for count in times[begin - 1 : last]), last)
+    if times[last - 1] > 1 and not tensor.in_later_repetitions:  # the first repetition alone meets it
+        first, _ = _block(repeats, last)
+        times[first - 1 : last] = [1.0] * (last - first + 1)
+        return Life(
+            sum(max(1, round(each)) for each in times[begin - 1 : last]), max(times[begin - 1 : last]) > 1, last
+        )
+    return Life(_outlived(times, begin, last), max(times[begin - 1 : last]) > 1, last)
 
 
 def _block(repeats: Sequence[float], at: int) -> tuple[int, int]:

@@ -247,9 +247,10 @@ def _activations(facts: ImplementationFacts, catalogue: Sequence[Task]) -> Itera
         )
         if of not in rows and len(rows) == _MOST_TENSORS:
             continue
-        about, there_is = "about " * life.about, things(life.operators, "operator")
-        since = f"task {number[tensor.created_by]} to {number[life.last]}{' of the next repetition' * bool(life.next_readers)}"
-        told = (readers or "nobody", f"{about}{life.operators:,} {there_is}, {since}")
+        lived = f"{'about ' * life.about}{life.operators:,} {things(life.operators, 'operator')}, task {number[tensor.created_by]} to {number[life.last]}"
+        if life.next_readers:
+            lived = f"{lived} of the next repetition, which reads it last, or as long as a name in Python holds it"
+        told = (readers or "nobody", lived)
         rows.setdefault(of, {})[told] = None
     for of, told_of in rows.items():
         read, lives = zip(*told_of, strict=True)

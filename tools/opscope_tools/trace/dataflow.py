@@ -162,6 +162,7 @@ class _Scope:
         return FlowTensor(
             id=self._ids[record.index], kind=kind, shape=record.info.shape, dtype=record.info.dtype, bytes=record.size,
             name=(left or record).info.name if kind == "output" else "", created_by=self.numbers.get(made, 0), consumed_by=tuple(readers), lives=(begin, end),
+            in_later_repetitions=self._is_there_again(record, self.ops[end - 1]),
         )  # fmt: skip
 
     def _left(self, record: TensorRecord) -> TensorRecord | None:
@@ -183,6 +184,12 @@ class _Scope:
         inside = [self.numbers[op.order] for op in self.ops if record.born <= op.order <= record.held]
         touching = [self.numbers[op.order] for op in self.ops if record.index in (*op.reads, *op.writes)]
         return min([*inside, *touching]), max([*inside, *touching])
+
+    def _is_there_again(self, record: TensorRecord, last: OpRecord) -> bool:
+        """Whether it is in memory when a sibling of a call around an operator runs."""
+        around = self._tree.around(self._tree.trace.calls[last.call])
+        siblings = (one for call in around if record.born <= call.order for one in self._siblings.get(call.index, ()))
+        return any(record.index in one.tensors for one in siblings)
 
     @cached_property
     def _counted(self) -> list[TensorRecord]:
