@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -12,12 +13,15 @@ import report_toy as toy
 from opscope_schemas.analysis import CallSite, Kernel, Site, TensorInfo
 from opscope_schemas.extracted_config import Check, KernelHook
 from opscope_tools.report import overview
+from opscope_tools.report.attributes import attributes_of
+from opscope_tools.report.components import _pseudocode
 from opscope_tools.report.configuration import configuration_rows, constraint_lines
 from opscope_tools.report.facts import Figures, ImplementationFacts, leaves
 from opscope_tools.report.kernels import kernel_rows
 from opscope_tools.report.overview import execution_lines
 from opscope_tools.report.parallel import Split, communications, overlap
 from opscope_tools.report.performance import bottlenecks
+from opscope_tools.report.pseudocode import Call, pseudocode
 from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.reference import faq
 from opscope_tools.report.scan import unbuilt
@@ -551,3 +555,38 @@ def test_a_function_of_a_hub_is_told_where_a_module_hands_it_over(
     )
     settings = anew.settings.model_copy(update={"kernel_hooks": (hook,)})
     assert ("turned" in {one.name for one in overview.hooks_that_ran(replace(anew, settings=settings))}) is bool(handed)
+
+
+def test_a_module_that_this_configuration_builds_nowhere_is_none_and_its_branch_is_left_out(
+    facts: ImplementationFacts, tmp_path: Path
+) -> None:
+    made = "        if config.wide:\n            self.inner = Inner()\n        else:\n            self.inner = None\n"
+    last = "        return residual + hidden_states\n"
+    asked = "        if self.inner is not None:\n            residual = self.inner(residual)\n"
+    source = toy.MODELING.replace(last, f"{asked}{last}\n    def __init__(self, config):\n{made}")
+    anew = read(facts, tmp_path / "src", source)
+    layer = next(one.class_name for one in facts.modules if one.class_name.endswith("ToyLayer"))
+    assert attributes_of(anew, layer, {})["self.inner"] is None
+    module = next(one for one in anew.modules if one.class_name == layer)
+    assert "inner" not in _pseudocode(anew, module)
+    of_tensors = read(facts, tmp_path / "other", source.replace("Inner()", "torch.zeros(1)"))
+    assert "self.inner" not in attributes_of(of_tensors, layer, {})
+
+
+def test_a_cache_that_no_pass_keeps_is_told_as_none(facts: ImplementationFacts) -> None:
+    without = replace(facts, graphs=tuple(graph.model_copy(update={"cache": None}) for graph in facts.graphs))
+    attention = next(one for one in facts.modules if one.class_name.endswith("ToyAttention"))
+    assert "past_key_values.update" in _pseudocode(facts, attention)
+    listing = _pseudocode(without, attention)
+    assert "past_key_values.update" not in listing
+    assert "past_key_values" in listing.partition("None here: ")[2].partition('"""')[0]
+
+
+def test_a_name_that_was_set_to_false_decides_what_follows() -> None:
+    source = "def forward(self, x, keep=None):\n    keep = False\n    if keep and x is not None:\n        x = x + 1\n    return x\n"
+    (function,) = ast.parse(source).body
+    assert isinstance(function, ast.FunctionDef)
+    assert "x + 1" not in pseudocode(function, "f", ["note"], Call(given=["x"]))
+    (function,) = ast.parse(source.replace("    if", "    keep = len(x)\n    if")).body
+    assert isinstance(function, ast.FunctionDef)
+    assert "x + 1" in pseudocode(function, "f", ["note"], Call(given=["x"]))

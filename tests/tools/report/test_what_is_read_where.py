@@ -256,7 +256,7 @@ def test_functions_that_what_ran_calls_are_searched_with_it(facts: Implementatio
     (tmp_path / "src" / toy.FILE).write_text(toy.MODELING.replace(body, f"{body}        usable(input_ids)\n") + asked)
     hardware = faq(replace(facts, reader=SourceReader([repository])), Quotes())[3]
     assert (
-        "Lines of what issues operators here, or of functions beside it that it may call, that test for a device: `return torch.cuda.get_device_capability(x.device) >= (8, 0)`"
+        "Lines of what issues operators here that test for a device: of functions beside it that it may call `return torch.cuda.get_device_capability(x.device) >= (8, 0)`"
         in hardware
     )
     assert "is_cuda" not in hardware

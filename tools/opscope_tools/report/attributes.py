@@ -31,7 +31,28 @@ def attributes_of(facts: ImplementationFacts, class_name: str, settings: Mapping
         if (found := meant(facts.reader, path, ast.unparse(name))) is not None:
             held += _assigned(found[1].node, _parameters(found[1], decorator))
     names = [name for name, _, _ in held]
-    return {f"self.{name}": value for name, known, value in held if known and names.count(name) == 1}
+    found_once = {f"self.{name}": value for name, known, value in held if known and names.count(name) == 1}
+    return {**dict.fromkeys(f"self.{name}" for name in _unbuilt(facts, class_name, span.node)), **found_once}
+
+
+def _unbuilt(facts: ImplementationFacts, class_name: str, node: ast.AST) -> Iterator[str]:
+    """Attributes that are set to a module or to None, and to no module in any object of the class here."""
+    nodes = [one for one in facts.nodes if one.class_name == class_name]
+    values: dict[str, list[ast.expr]] = {}
+    for each in ast.walk(node):
+        match each:
+            case ast.Assign(targets=[ast.Attribute(value=ast.Name(id="self"), attr=name)], value=value):
+                values.setdefault(name, []).append(value)
+    for name, every in values.items():
+        made = [one for one in every if not (isinstance(one, ast.Constant) and one.value is None)]
+        built = any(child.name == name for one in nodes for child in one.children)
+        if nodes and not built and made and len(made) < len(every) and all(map(_makes_module, made)):
+            yield name
+
+
+def _makes_module(value: ast.expr) -> bool:
+    """Whether a class is called, as its name says."""
+    return isinstance(value, ast.Call) and ast.unparse(value.func).rpartition(".")[2][:1].isupper()
 
 
 def _assigned(node: ast.AST, values: Mapping[str, object]) -> Iterator[tuple[str, bool, object]]:

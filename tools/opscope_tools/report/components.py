@@ -303,6 +303,7 @@ def _known(facts: ImplementationFacts, module: ModuleAnalysis, path: str, within
         whole=module.class_name == facts.main.class_name,
         needed=lambda first, last: _needed(facts, held(first, last)),
         read=lambda first, last: _read(facts, held(first, last), within),
+        empty=() if any(graph.cache is not None for graph in facts.graphs) else _CACHES,
     )
 
 

@@ -641,9 +641,7 @@ def constraint_lines(facts: ImplementationFacts) -> list[str]:
     lines = lines or [f"{declared}{asks}."]
     shown = device_tests_said(facts)
     asked = (
-        [
-            f"Hardware: none declared; these lines of what issues operators here, or of functions beside it that it may call, test for a device: {shown}"
-        ]
+        [f"Hardware: none declared; these lines of what issues operators here test for a device: {shown}"]
         if shown
         else []
     )

@@ -359,7 +359,7 @@ _BY_NAME = (
     (re.compile(r"Rotary|Position"), "position embedding"),
     (re.compile(r"Embedding"), "embedding"),
     (re.compile(r"Layer$|Block$"), "layer"),
-    (re.compile(r"For[A-Z]\w+$|LMHead\w*$"), "model with head"),
+    (re.compile(r"For[A-Z]\w+$|LMHeadModel$"), "model with head"),
     (re.compile(r"Model$|Decoder$|Transformer$"), "backbone"),
     (re.compile(r"Linear$|Conv1D$"), "projection"),
     (re.compile(r"Activation$|GELU|SiLU|ReLU|Tanh$|Sigmoid$"), "activation"),

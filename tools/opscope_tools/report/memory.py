@@ -32,8 +32,8 @@ _NOTABLE = 1.05
 _GROWING = {"seq_len": "{:,} tokens", "cache_len": "{:,} cached tokens", "batch_size": "a batch of {:,}"}
 #: the largest that is looked at where the model sets no limit
 _LARGEST = 4096
-#: how much smaller and larger than here the sizes are that are tried
-_FACTORS = tuple(map(Fraction, ("1/4", "1/2", "2", "4", "16")))
+#: how much smaller and larger than here the sizes are that are tried, of which the least is two
+_FACTORS = tuple(map(Fraction, ("0", "1/4", "1/2", "2", "4", "16")))
 _WIDTHS = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
 
 
@@ -98,7 +98,7 @@ def _next_peak(
         return (
             ""
             if not tried
-            else f" At none of {len(tried)} other sizes that were tried does another operator hold more."
+            else f" At none of {len(tried)} other sizes that were tried, from two to 16 times these, does another operator hold more."
         )
     held = plain_bytes(evaluate(passing[0].bytes, point))
     said = f"{_during(graph, passing[0])}, during which {held} live here"
@@ -127,7 +127,7 @@ def _tried(
     groups = list(dict.fromkeys([*((name,) for name in sizes), tuple(sizes)])) if sizes else []
     found: list[Mapping[str, Rational]] = []
     for names, factor in product(groups, _FACTORS):
-        there = {**point, **{name: max(1, int(point[name] * factor)) for name in names}}
+        there = {**point, **{name: max(min(2, int(point[name])), int(point[name] * factor)) for name in names}}
         short = all(there.get(name, 0) <= (limit or there[name]) for name in names if name.endswith("_len"))
         if there != point and short and all(holds(c, there) for c in asked):
             found.append(there)

@@ -22,7 +22,7 @@ from opscope_tools.report.nodes import counted_again, tied_modules
 from opscope_tools.report.quotes import Quotes, joined
 
 __all__ = [
-    "capabilities", "checked", "device_tests", "execution_lines", "framework", "hierarchy", "hooks_that_ran", "keeps_latents", "key_features", "latent_width", "layers_turned", "lines_that_ran", "matching", "model_files", "of_latents", "package_files", "ran_in", "scopes", "swappable", "turned_in",
+    "capabilities", "checked", "execution_lines", "framework", "hierarchy", "hooks_that_ran", "keeps_latents", "key_features", "latent_width", "layers_turned", "lines_that_ran", "matching", "model_files", "of_latents", "package_files", "ran_in", "scopes", "swappable", "turned_in",
 ]  # fmt: skip
 
 #: lines that ask what device there is
@@ -296,11 +296,6 @@ def ran_in(facts: ImplementationFacts) -> dict[str, set[str]]:
     return files
 
 
-def device_tests(facts: ImplementationFacts) -> list[scan.Hit]:
-    """Lines that ask what device there is, in what ran and in the functions beside it that it may call; those of CUDA first."""
-    return sorted(lines_that_ran(facts, _DEVICE), key=lambda hit: re.search("cuda|capability", hit.text) is None)
-
-
 def lines_that_ran(facts: ImplementationFacts, pattern: str) -> list[scan.Hit]:
     """Lines that match, in what ran and in the functions beside it that it may call."""
     reader = facts.reader
@@ -312,9 +307,22 @@ def lines_that_ran(facts: ImplementationFacts, pattern: str) -> list[scan.Hit]:
 
 
 def device_tests_said(facts: ImplementationFacts) -> str:
-    """The first of them, quoted with their lines; empty where there is none."""
+    """The first lines that ask what device there is, quoted, those of CUDA first: of what ran, then of functions beside it that it may
+    call; empty where there is none."""
+    every = lines_that_ran(facts, _DEVICE)
+    ran = {
+        hit.pointer
+        for path, names in ran_in(facts).items()
+        for hit in scan.matching_lines(facts.reader, path, _DEVICE, names)
+    }
+    sides = ([hit for hit in every if (hit.pointer in ran) is inside] for inside in (True, False))
+    own, beside = (_device_tests(hits) for hits in sides)
+    return "; ".join(filter(None, (own, beside and f"of functions beside it that it may call {beside}")))
+
+
+def _device_tests(hits: Sequence[scan.Hit]) -> str:
     at: dict[str, list[str]] = {}
-    for hit in device_tests(facts):
+    for hit in sorted(hits, key=lambda hit: re.search("cuda|capability", hit.text) is None):
         at.setdefault(hit.text[:_QUOTED], []).append(hit.pointer)
     first = f"({_TESTS} of {len(at)}, those of CUDA first) " * (len(at) > _TESTS)
     told = [f"`{text}` ({', '.join(places)})" for text, places in at.items()]

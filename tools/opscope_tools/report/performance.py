@@ -60,7 +60,10 @@ def memory_graph(facts: ImplementationFacts) -> Graph:
         + (", ".join(f"{t.name}={in_code('/'.join(t.values)) or '?'}" for t in kernel.tile) or "no tile constant")
         for kernel in (facts.tiling.kernels if facts.tiling else ())
     ]
-    hbm = Vertex("hbm", (f"Global memory (HBM): {'; '.join(lines)}{_unmoved(facts, kept)}",))
+    hbm = Vertex(
+        "hbm",
+        (f"Global memory (HBM; what stays in the L2 cache is counted too): {'; '.join(lines)}{_unmoved(facts, kept)}",),
+    )
     if not tiles:
         chip = "On chip (SRAM, registers): what kernels of libraries keep there is not analysed"
         return Graph((hbm, Vertex("chip", (chip,))), (Edge("hbm", "chip", "load and store"),))

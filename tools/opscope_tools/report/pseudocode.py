@@ -47,7 +47,7 @@ class Call:
     `elsewhere`: other calls of the class, in which none did, or in which one did where none did here; `settings`: what the
     configuration holds, and what attributes of the object do, under `self.NAME`; `whole`: no other listing calls it; `needed`: the parameters without which nothing that is
     called on lines first to last can be; `read`: those that the listings of the modules called there
-    read, None where none is called.
+    read, None where none is called; `empty`: parameters of other kinds that held nothing.
     """
 
     given: Collection[str] = ()
@@ -59,12 +59,13 @@ class Call:
     whole: bool = True
     needed: Callable[[int, int], Sequence[str]] = lambda _first, _last: ()
     read: Callable[[int, int], Collection[str] | None] = lambda _first, _last: None
+    empty: Collection[str] = ()
 
 
 def pseudocode(function: Function, name: str, notes: Sequence[str], call: Call) -> str:
     """`function` as a listing called `name`, as `call` ran it; `notes` become its docstring."""
     arguments = (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
-    empty = absent(function, {*call.given, *call.at_times})
+    empty = _empty(function, call)
     body = _body(function, call)
     read = _read_first(body)
     taken = [a for a in arguments if a.arg != "self" and (not call.whole or a.arg not in empty or a.arg in read)]
@@ -82,7 +83,7 @@ def pseudocode(function: Function, name: str, notes: Sequence[str], call: Call) 
 
 def _body(function: Function, call: Call) -> list[str]:
     keywords = function.args.kwarg.arg if function.args.kwarg else ""
-    listing = _Listing(call, set(call.given), set(absent(function, {*call.given, *call.at_times})), keywords)
+    listing = _Listing(call, set(call.given), set(_empty(function, call)), keywords)
     return list(_without_unread(listing.block(function.body))) or [f"pass{listing.mark(function)}"]
 
 
@@ -90,6 +91,12 @@ def parameters_read(function: Function, call: Call) -> frozenset[str]:
     """The parameters that the lines of a listing read."""
     arguments = (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
     return _read_first(_body(function, call)) & {a.arg for a in arguments}
+
+
+def _empty(function: Function, call: Call) -> frozenset[str]:
+    """The parameters that held nothing, of whatever kind."""
+    arguments = {a.arg for a in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)}
+    return absent(function, {*call.given, *call.at_times}) | (arguments & {*call.empty})
 
 
 def absent(function: Function, given: Collection[str]) -> frozenset[str]:
@@ -233,6 +240,8 @@ class _Listing:
         self._given = given
         self._absent = absent
         self._parameters = frozenset(absent)
+        #: names that were set to False
+        self._false = set[str]()
         #: what tests have shown to hold nothing, as it is written
         self._none = set[str]()
         self._keywords = keywords
@@ -327,6 +336,8 @@ class _Listing:
         match folded:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=None)):
                 self._absent.add(name)
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=False)):
+                self._false.add(name)
         lines = text.split("\n")  # more than one: a string with line breaks, or a match
         return [lines[0] + self.mark(node)] if len(lines) == 1 else lines
 
@@ -439,6 +450,7 @@ class _Listing:
         }
         self._given -= stored
         self._absent -= stored
+        self._false -= stored
         changed = {_root(target) for statement in statements for target in _targets(statement)} | stored
         self._none = {text for text in self._none if not changed & _names(ast.walk(ast.parse(text)))}
 
@@ -483,7 +495,7 @@ class _Listing:
         match test:
             case ast.Attribute(attr="training"):
                 return False
-            case ast.Name(id=name) if name in self._absent:
+            case ast.Name(id=name) if name in self._absent | self._false:
                 return False
             case ast.Constant(value=bool(value)):
                 return value

@@ -264,7 +264,7 @@ def _hardware(facts: ImplementationFacts, quotes: Quotes) -> str:
     where = f"`{short(facts.main.class_name)}` ({facts.pointer(facts.main.class_name)})"
     said = f"None is required by the source of {where}."
     if asked:
-        said += f" Lines of what issues operators here, or of functions beside it that it may call, that test for a device: {asked}."
+        said += f" Lines of what issues operators here that test for a device: {asked}."
     optional = " What its classes declare to support stands in section 2.3." * bool(capabilities(facts))
     memory = ""
     if facts.tree.parameters:
