@@ -2,18 +2,22 @@
 
 torch's own first tries to prove every question about sizes from ranges and earlier answers, which takes most of the time
 of a symbolic trace and is not needed here: every symbol has a hint, the answer at the hint is the one that is taken, and
-it is written down as a condition. Expressions that depend on data (unbacked symbols) go torch's own way.
+it is written down as a condition. Expressions that depend on data (unbacked symbols) go torch's own way. While
+`remembered_results` holds, what operators give of sizes is kept with the environment.
 """
 
 from __future__ import annotations
 
+import contextlib
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import reduce
 from typing import Any
 
 import sympy
+import torch
 from sympy.logic.boolalg import BooleanAtom
+from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._sympy import functions as f
 
@@ -41,6 +45,8 @@ class HintedEnv(ShapeEnv):  # type: ignore[misc]  # torch is untyped here
         self._answers: dict[Any, Any] = {}
         self._numbers: dict[Any, Any] = {}
         self._backed: dict[Any, bool] = {}
+        #: operator and the two sizes that it was asked of -> what it gave
+        self.results: dict[Any, Any] = {}
 
     # ---- values at the hints
 
@@ -166,8 +172,70 @@ class HintedEnv(ShapeEnv):  # type: ignore[misc]  # torch is untyped here
         return expr if not self.replacements or self._known(expr) else super().replace(expr)
 
 
+_OPERATORS = "add sub mul mod int_floordiv eq ne gt lt le ge".split()
+#: what is asked of a node, and of the number that Python code has
+_OF_NODES = [f"_{name}" for name in (*_OPERATORS, "and_", "or_", "sym_min", "sym_max")]
+_OF_NUMBERS = [f"__{name}__" for name in (*_OPERATORS, "radd", "rsub", "rmul")]
+
+
+def _node_remembers(name: str, operate: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    def asked(self: Any, other: Any) -> Any:
+        env = self.shape_env
+        if type(env) is not HintedEnv or self._hint is None or other._hint is None:
+            return operate(self, other)
+        summed = self._optimized_summation, other._optimized_summation
+        key = name, self._expr, self.pytype, other._expr, other.pytype, summed
+        found = env.results.get(key)
+        if found is None:
+            found = env.results[key] = operate(self, other)
+        return found
+
+    return asked
+
+
+def _number_remembers(name: str, operate: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    def asked(self: Any, other: Any) -> Any:
+        one: Any = self.node
+        two: Any = other.node if type(other) is torch.SymInt else None
+        if type(one) is not SymNode or type(one.shape_env) is not HintedEnv or one._hint is None:
+            return operate(self, other)
+        key: tuple[Any, ...] = name, one._expr, one._optimized_summation
+        if type(two) is SymNode and two._hint is not None:
+            key = *key, two._expr, two._optimized_summation
+        elif type(other) is int:
+            key = *key, other
+        else:
+            return operate(self, other)
+        results = one.shape_env.results
+        found = results.get(key)
+        if found is None:
+            found = results[key] = operate(self, other)
+        return found
+
+    return asked
+
+
+@contextlib.contextmanager
+def remembered_results() -> Iterator[None]:
+    """What an operator gave of two sizes that have hints is given again: a trace asks a thousand questions some hundred thousand times."""
+    replaced = [
+        (kind, name, getattr(kind, name), remembers)
+        for kind, names, remembers in (
+            (SymNode, _OF_NODES, _node_remembers), (torch.SymInt, _OF_NUMBERS, _number_remembers)
+        )
+        for name in names
+    ]  # fmt: skip
+    for kind, name, operate, remembers in replaced:
+        setattr(kind, name, remembers(name, operate))
+    try:
+        yield
+    finally:
+        for kind, name, operate, _ in replaced:
+            setattr(kind, name, operate)
+
+
 for _name in ("_maybe_evaluate_static", "simplify", "replace"):  # torch empties the caches of its own
     vars(HintedEnv)[_name].cache_clear = getattr(ShapeEnv, _name).cache_clear
 
 
-__all__ = ["HintedEnv"]
+__all__ = ["HintedEnv", "remembered_results"]

@@ -7,6 +7,7 @@ the recorder itself may hold none that the model made. Order: `Held`, what the r
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -286,7 +287,8 @@ class Flow:
         """Watch until when Python holds a tensor's memory."""
         place = StorageWeakRef(tensor.untyped_storage())
         self._places.append(place)
-        self._living[_storage(tensor)] = index, place.expired
+        # as `place.expired` asks it, without the calls in between: all of them are asked after every operator
+        self._living[_storage(tensor)] = index, functools.partial(torch.UntypedStorage._expired, place.cdata)
 
     def _look(self, order: int) -> None:
         """What Python has let go since it was last looked was in memory until that point of the record."""

@@ -49,6 +49,7 @@ class Frames:
     def __init__(self, boundary: CodeType) -> None:
         self._boundary = boundary
         self._relative: dict[str, str | None] = {}
+        self._relative_any: dict[str, str] = {}
         self._forward: dict[type, tuple[CodeType, ...]] = {}
         self._definitions: dict[type, tuple[str, int]] = {}
         # a package that was named by its folder is on no search path
@@ -155,11 +156,11 @@ class Frames:
 
     def relative_any(self, filename: str) -> str:
         """As `relative`, also for torch's machinery."""
-        resolved = str(Path(filename).resolve())
-        for root in self._roots:
-            if resolved.startswith(root + "/"):
-                return resolved[len(root) + 1 :]
-        return filename
+        if filename not in self._relative_any:
+            resolved = str(Path(filename).resolve())
+            root = next((root for root in self._roots if resolved.startswith(root + "/")), None)
+            self._relative_any[filename] = filename if root is None else resolved[len(root) + 1 :]
+        return self._relative_any[filename]
 
     def forward_definition(self, kind: type) -> tuple[str, int]:
         """File and line of the `def` of the forward as written (decorators above it not counted)."""

@@ -38,6 +38,7 @@ from opscope_tools.trace.variables import RUN_HINTS, is_depth
 from opscope_tools.trace.worker import absent, configs, fields, patches
 from opscope_tools.trace.worker.blame import place_of, unset
 from opscope_tools.trace.worker.definitions import missing_package
+from opscope_tools.trace.worker.environment import remembered_results
 from opscope_tools.trace.worker.flow import held_by, keys_and_values
 from opscope_tools.trace.worker.inputs import Input, Inputs
 from opscope_tools.trace.worker.models import packages
@@ -216,6 +217,7 @@ class Session:
             with (
                 fake,
                 torch.no_grad(),
+                remembered_results(),
                 patches.symbolic_numbers(parts),
                 patches.no_initialisation(),
                 patches.conversions(),
