@@ -9,12 +9,15 @@ from pathlib import Path
 
 import pytest
 import report_toy as toy
+from opscope_schemas.analysis import TensorInfo
 from opscope_schemas.common import Repository
 from opscope_schemas.dataflow import FlowOperator, FlowTensor
-from opscope_tools.report.facts import ImplementationFacts
+from opscope_tools.report.facts import ImplementationFacts, leaves
 from opscope_tools.report.pseudocode import Call, pseudocode
+from opscope_tools.report.quotes import Quotes
 from opscope_tools.report.scan import unbuilt
 from opscope_tools.report.sources import SourceReader
+from opscope_tools.report.story import _placed
 from opscope_tools.report.timeline import _said
 from opscope_tools.report.unread import _idle, _modules
 from opscope_tools.settings.reads import Reader, config_reads
@@ -160,3 +163,22 @@ def test_what_a_base_class_reads_of_its_own_configuration_is_read_of_those_of_it
     for own, found in (("Part", {"factor": [(4, True)]}), ("Whole", {"factor": [(4, True)]}), ("Another", {})):
         sought = Reader(own={own}, parents=(), paths=(), names={"factor": {"factor"}})
         assert config_reads(PythonSource("m.py", text), sought) == found
+
+
+def test_features_that_are_not_as_wide_as_tokens_are_told_to_fit_none(facts: ImplementationFacts) -> None:
+    """Of two towers by default, whose widths were chosen for models of two sizes."""
+
+    def placed(width: str) -> str:
+        given = [
+            TensorInfo(name="", shape=shape, dtype="bfloat16")
+            for shape in (("1", "{seq_len}", "8"), ("1", "{seq_len}", "8"), ("6", width))
+        ]
+        kernel = next(k for _, k in leaves(facts.main)).model_copy(
+            update={"operator": "aten.masked_scatter.default", "inputs": tuple(given)}
+        )
+        main = facts.main.model_copy(update={"kernels": (kernel,)})
+        return toy.unmarked(_placed(main, facts.point(facts.main), Quotes()))
+
+    assert "6 of its tokens are features, which take their places at `" in placed("8")
+    assert "6 features of 4 numbers are to take the places of tokens of 8 at `" in placed("4")
+    assert "does not run" in placed("4")

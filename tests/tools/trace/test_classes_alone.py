@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from opscope_schemas.errors import OpscopeError
 from opscope_schemas.formula import evaluate
-from opscope_tools.costing.arguments import CostArguments
+from opscope_tools.costing.arguments import CostArguments, find
 from opscope_tools.count_flops import count_flops
 from opscope_tools.expand_refs import ExpandArguments, expand_refs
 from opscope_tools.running.engines import close_engines
@@ -81,6 +81,16 @@ class Table(nn.Module):
 
     def forward(self, x):
         return x @ self.table[1:].t() + x @ self.table[:-1].t()
+
+
+class Grid(nn.Module):
+    """Places in a grid, which are known while it runs."""
+
+    def forward(self, x: torch.Tensor):
+        places = torch.arange(16, device=x.device)
+        rows, columns = torch.meshgrid(places, places, indexing="ij")
+        blocks = [each.reshape(8, 2, 8, 2).transpose(1, 2).flatten() for each in (rows, columns)]
+        return x + torch.stack(blocks, dim=-1).sum()
 
 
 class Inner(nn.Module):
@@ -267,6 +277,18 @@ def test_shapes_come_from_notes_annotations_and_what_weights_meet(alone: ToolCon
     b, p, t = 2, 6 * 7, 5
     expected = 2 * b * (p * 32 * 32 + t * 20 * 32 + p * t * 32)
     assert at(found, batch_size=b, image_height=6, image_width=7, text_length=t) == expected
+
+
+def test_a_view_of_values_that_are_known_is_the_tensor_that_they_are_of(alone: ToolContext) -> None:
+    found = find(CostArguments.model_validate({"target": "alone.Grid"}), alone)
+    made: dict[str, list[int]] = {}
+    for op in found.tree.trace.ops:
+        made.setdefault(op.operator, []).append(op.order)
+    clones = [op for op in found.tree.trace.ops if op.operator == "aten.clone"]
+    assert len(clones) == 2
+    assert all(list(op.after) == made["aten.arange"] for op in clones)
+    (stacked,) = [op for op in found.tree.trace.ops if op.operator == "aten.stack"]
+    assert list(stacked.after) == made["aten.clone"]
 
 
 def test_a_note_of_one_channel_is_kept(alone: ToolContext) -> None:

@@ -324,7 +324,7 @@ def _device_tests(hits: Sequence[scan.Hit]) -> str:
     at: dict[str, list[str]] = {}
     for hit in sorted(hits, key=lambda hit: re.search("cuda|capability", hit.text) is None):
         at.setdefault(hit.text[:_QUOTED], []).append(hit.pointer)
-    first = f"({_TESTS} of {len(at)}, those of CUDA first) " * (len(at) > _TESTS)
+    first = "(among others, those of CUDA first) " * (len(at) > _TESTS)
     told = [f"`{text}` ({', '.join(places)})" for text, places in at.items()]
     return f"{first}{', '.join(told[:_TESTS])}"
 

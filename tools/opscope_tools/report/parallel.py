@@ -86,7 +86,9 @@ _WEIGHTS = "all_gather of its weights, before it runs; in every pass, but where 
 #: the style of what is kept so, and what transformers puts into one group with the head where these two alone have it
 _KEPT, _NORM = "keep_full_weight", re.compile(r"`(?:[\w.*]+\.)?norm`")
 #: what PyTorch's `fully_shard` does by default with the module that holds all others
-_TIED = "gathered once where it is tied before the plan is applied, else as often as modules hold it"
+_TIED = (
+    "gathered by each group of the plan that holds it, which PyTorch allows where it is tied after the plan was applied"
+)
 _ROOT = "which a rank then keeps whole, as `fully_shard` does by default with a root"
 _UNRECORDED = "not analysed: the trace records no output tensor here"
 #: as many modules of a plan are named, of more their number is

@@ -37,7 +37,7 @@ _BENDS = {
     "tanh": "bends each number to one between -1 and 1 (tanh)",
     "sigmoid": "bends each number to one between 0 and 1 (sigmoid)",
     "relu": "puts 0 in the place of each negative number (ReLU)",
-    "gelu": "multiplies each number by how likely a normal variable is to be below it (GELU)",
+    "gelu": "multiplies each number by how likely a normal variable is to be below it, exactly or as its class approximates it (GELU)",
     "silu": "multiplies each number by its own sigmoid (SiLU)",
     "softplus": "bends each number to a positive one (softplus)",
 }

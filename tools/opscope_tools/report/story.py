@@ -234,9 +234,18 @@ def _placed(document: ModelAnalysis, values: Mapping[str, Rational], quotes: Quo
     for _, kernel in leaves(document):
         if ".masked_scatter" in kernel.operator and len(kernel.inputs) > 2:
             sizes = kernel.inputs[2].shape[:-1]
-            if sizes and all(variables(size) <= values.keys() for size in sizes):
-                many = quotes(f"{document.phase}.placed", math.prod(evaluate(size, values) for size in sizes))
-                return f" {many} of its tokens are features, which take their places at `{kernel.file}:{kernel.line}`."
+            widths = [each.shape[-1] for each in (kernel.inputs[0], kernel.inputs[2])]
+            if sizes and all(variables(size) <= values.keys() for size in (*sizes, *widths)):
+                told = math.prod(evaluate(size, values) for size in sizes)
+                of_token, of_feature = (evaluate(width, values) for width in widths)
+                many, at = quotes(f"{document.phase}.placed", told), f"`{kernel.file}:{kernel.line}`"
+                if of_token == of_feature:
+                    return f" {many} of its tokens are features, which take their places at {at}."
+                narrow, wide = (
+                    quotes(f"{document.phase}.{name}_size", size)
+                    for name, size in (("feature", of_feature), ("token", of_token))
+                )
+                return f" {many} features of {narrow} numbers are to take the places of tokens of {wide} at {at}: this configuration's widths do not fit each other, and a pass with as many such tokens does not run."
     return ""
 
 

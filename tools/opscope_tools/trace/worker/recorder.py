@@ -618,11 +618,21 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
             if self._stack and (name in _READERS or _reads_mask(name, args)):
                 site = self.reads_value()
                 self.decided.update({f"{site.file}:{site.line}": None} if site and name in _READERS else {})
-            if not (hasattr(func, "is_view") and func.is_view):
+            if hasattr(func, "is_view") and func.is_view:
+                self._note_view(name, args, result)
+            else:
                 arguments = arguments_of(func, args, kwargs)
                 inputs = [tensor for _, tensor in tensors_in((args, kwargs))]
                 self._report(name, inputs, [t for _, t in tensors_in(result)], arguments)
         return result
+
+    def _note_view(self, name: str, args: Any, result: Any) -> None:
+        """A view whose values are known is worked out by itself, in memory of its own: it stands for what it views all the same."""
+        given = [tensor for _, tensor in tensors_in(args)]
+        known = {tensor.untyped_storage()._cdata for tensor in given}
+        made = [tensor for _, tensor in tensors_in(result) if tensor.untyped_storage()._cdata not in known]
+        if made:
+            self.flow.passed(name, given, made, self._order + 1)
 
     def reads_value(self) -> Site | None:
         """Python asks a tensor for its values: where, if it is the model that runs."""
