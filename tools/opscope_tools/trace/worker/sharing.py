@@ -206,7 +206,7 @@ def _fields(value: Any) -> Any:
     """A config's fields as they stand: a model may change one between two layers."""
     if not isinstance(value, fields.CONFIG_BASE):
         return None
-    return tuple((k, id(v) if isinstance(v, torch.SymInt) else _key(v)) for k, v in vars(value).items())
+    return tuple([(k, (type(v), v) if isinstance(v, PLAIN) else id(v)) for k, v in vars(value).items()])
 
 
 # ---- applying
