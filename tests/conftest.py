@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -41,10 +41,13 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def ended() -> Iterator[None]:
-    """What a file of tests leaves is collected with it: a user has 128 watches of folders, and without one each question walks its tree."""
-    yield
+def begun() -> None:
+    """What the file of tests before left is collected: a user has 128 watches of folders, and without one each question walks its tree.
+
+    What is still held then stays, by the session or as remembered: no collection in this file walks it again.
+    """
     gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
