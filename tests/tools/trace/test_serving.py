@@ -10,7 +10,10 @@ from opscope_schemas.formula import evaluate
 from opscope_tools.costing.arguments import CostArguments, find
 from opscope_tools.count_flops import count_flops
 from opscope_tools.running.tool import ToolContext
-from opscope_tools.trace.serving import kernels
+from opscope_tools.trace.dataflow import served_peak
+from opscope_tools.trace.document import CallTree, assignment
+from opscope_tools.trace.protocol import OpRecord
+from opscope_tools.trace.serving import EngineKernel, kernels
 from sampled import sampled
 
 B, CACHE, H, I, N, K, D, V, L = 3, 17, 64, 112, 4, 2, 16, 99, 3  # noqa: E741 -- as the legend of shapes has them
@@ -159,22 +162,38 @@ def test_latents_are_absorbed_in_decode_as_a_derivation_by_hand_says(context: To
     assert any("expanded at kv_b_proj" in note for note in answer.notes)
 
 
-@pytest.mark.parametrize("target", sampled(["lilt", "minimax", "falcon_h1"]))
+@pytest.mark.parametrize("target", sampled(["lilt", "minimax", "falcon_h1", "gpt_neox"]))
 def test_a_kernel_stands_behind_all_that_it_reads(target: str, context: ToolContext) -> None:
     """Light operators that are one kernel run in one place, which is after what they read and before who reads them."""
     found = find(CostArguments.model_validate({"target": target, "values": {"batch_size": 1, "seq_len": 256}}), context)
-    ran = kernels(found.tree, found.call)
-    place = {op.order: at for at, kernel in enumerate(ran) for op in kernel.ops}
+    served = kernels(found.tree, found.call)
+    place = {op.order: at for at, kernel in enumerate(served) for op in kernel.own}
+    ends = {
+        op.order for kernel in served for op in kernel.before
+    }  # they run where the next layer begins, behind all of their own
     makers: dict[int, list[int]] = {}
     for op in found.tree.ops_below(found.call):
         for index in op.writes:
             makers.setdefault(index, []).append(op.order)
     read = [
         (place[op.order], place[made])
-        for kernel in ran for op in kernel.ops for index in op.reads for made in makers.get(index, ()) if made < op.order and made in place
+        for kernel in served for op in kernel.own for index in op.reads for made in makers.get(index, ()) if made < op.order and made in place
     ]  # fmt: skip
     assert len(read) > 20
+    every = {op.order: op for op in found.tree.ops_below(found.call)}
+    assert all(
+        reader.call not in _around_layer(found.tree, every[made])
+        for made in ends
+        for reader in every.values()
+        if set(every[made].writes) & set(reader.reads) and reader.order not in ends
+    )
     assert all(before <= at for at, before in read)
+
+
+def _around_layer(tree: CallTree, op: OpRecord) -> set[int]:
+    """The calls in the innermost repeated one around an operator."""
+    layer = next(call for call in tree.around(tree.trace.calls[op.call]) if call.repeat != "1")
+    return {call.index for call in tree.calls_below(layer)}
 
 
 def test_a_prefill_expands_its_latents(context: ToolContext) -> None:
@@ -241,11 +260,114 @@ NORMS = [("gemma2", 4), ("llama", 2), ("olmo2", 4), ("qwen3", 4)]
 @pytest.mark.parametrize(("model", "each"), sampled(NORMS, every=2))
 @pytest.mark.parametrize("phase", ["prefill", "decode"])
 def test_every_norm_is_a_kernel_of_its_own(model: str, each: int, phase: str, context: ToolContext) -> None:
-    """A residual add between two of them is in one of the two kernels, so that none of the adds is one."""
+    """A residual add between two of them is in one of the two kernels, be they of one layer or not, so that none of the adds is one."""
     asked = CostArguments.model_validate({"target": model, "phase": phase, "config": {**SMALL, "pad_token_id": 0}})
     found = find(asked, context)
     values = dict.fromkeys(("batch_size", "seq_len", "cache_len"), 2) | found.tree.trace.point
     made = [k for k in kernels(found.tree, found.call) if k.rule == "fused norm"]
     assert sum(evaluate(str(k.repeat), values) for k in made) == each * L + 1
-    adds = [k for k in kernels(found.tree, found.call) if not k.rule and k.ops[0].operator == "aten.add"]
-    assert sum(evaluate(str(k.repeat), values) for k in adds) == (L if each == 2 or model == "qwen3" else 0)
+    assert not [k for k in kernels(found.tree, found.call) if not k.rule and k.ops[0].operator == "aten.add"]
+
+
+def whole_by_hand(new: int, held: int) -> tuple[int, int]:
+    """A whole Llama, the add that ends each layer in the kernel of a norm: nobody reads the sum for that norm any more."""
+    t = B * new
+    read, write = (L * each for each in by_hand(new, held, masks=0))
+    read -= L * t * H * A
+    read += (
+        t * (8 + H * W) + 2 * D
+    )  # tokens and their embeddings; a frequency of 4 bytes for each pair of turned channels
+    write += t * H * A + 2 * new * D * A  # embeddings; cos and sin
+    read += t * H * A + H * W + t * H * A + H * V * W  # the norm behind all layers, the head
+    write += t * H * A + t * V * A
+    return read, write
+
+
+@pytest.mark.parametrize(("phase", "new", "held"), [("decode", 1, CACHE + 1), ("prefill", 23, 23)])
+def test_a_whole_llama_moves_what_a_count_by_hand_says(phase: str, new: int, held: int, context: ToolContext) -> None:
+    _, view = served(context, "llama", phase, seq_len=new)
+    assert view.evaluated is not None
+    assert (view.evaluated["memory_read"], view.evaluated["memory_write"]) == whole_by_hand(new, held)
+
+
+def ran(context: ToolContext, target: str, phase: str, config: Any = None) -> list[tuple[EngineKernel, int]]:
+    """The kernels of a pass and how often each runs as traced."""
+    found = find(CostArguments.model_validate({"target": target, "phase": phase, "config": config}), context)
+    values = assignment(found.tree.trace.variables, found.tree.trace.point)
+    return [(kernel, evaluate(str(kernel.repeat), values)) for kernel in kernels(found.tree, found.call)]
+
+
+def test_the_add_that_ends_a_layer_is_no_kernel_of_a_whole_model(context: ToolContext) -> None:
+    layer, whole = (ran(context, target, "decode", SMALL) for target in ("LlamaDecoderLayer", "llama"))
+    assert (
+        sum(times for _, times in whole) == L * (len(layer) - 1) + 4
+    )  # embedding, angles, the norm behind them, the head
+    assert not any(kernel.before for kernel, _ in layer)
+    (joined,) = (kernel for kernel, _ in whole if kernel.before)
+    assert [op.operator for op in joined.before] == ["aten.add"]
+    assert joined.own[-1].order < joined.before[0].order
+
+
+#: kinds of layers and in what order: alternating, three of one and one of the other, dense ones before those of experts, three kinds in
+#: turns; norms that are one operator; adds of attention and perceptron beside each other
+ENDS = [
+    ("gpt_oss", 2),
+    ("qwen3_next", 2),
+    ("deepseek_v3", 2),
+    ("jamba", 3),
+    ("glm4_moe", 2),
+    ("gpt2", 1),
+    ("gpt_neox", 1),
+]
+
+
+@pytest.mark.parametrize(("model", "kinds"), sampled(ENDS))
+def test_every_layer_whatever_its_kind_hands_its_sum_to_a_norm(model: str, kinds: int, context: ToolContext) -> None:
+    found = find(CostArguments.model_validate({"target": model, "phase": "decode"}), context)
+    values = assignment(found.tree.trace.variables, found.tree.trace.point)
+    joined = [kernel for kernel in kernels(found.tree, found.call) if kernel.before]
+    assert len(joined) == kinds
+    assert sum(evaluate(str(kernel.repeat), values) for kernel in joined) == values["num_layers"]
+    for kernel in joined:  # each stands in the kind of layer whose add it runs
+        calls = [{c.index for c in found.tree.around(found.tree.trace.calls[op.call])} for op in kernel.ops]
+        assert any(found.tree.trace.calls[index].repeat != "1" for index in set.intersection(*calls))
+
+
+@pytest.mark.parametrize("model", sampled(["olmo2", "bert", "gemma2"]))
+def test_an_add_that_a_norm_of_its_own_layer_takes_stays_there(model: str, context: ToolContext) -> None:
+    config = {**SMALL, "pad_token_id": 0} if model != "bert" else None
+    assert not any(kernel.before for kernel, _ in ran(context, model, "prefill", config))
+
+
+def test_a_layer_norm_takes_the_add_before_it_and_that_of_the_layer_before(context: ToolContext) -> None:
+    """Weight and bias of the norm; of each row a kernel of PyTorch's keeps mean and scale in four bytes each."""
+    found = find(CostArguments.model_validate({"target": "gpt2", "phase": "decode"}), context)
+    point = assignment(found.tree.trace.variables, found.tree.trace.point) | BYTES
+    rows, width = point["batch_size"] * point["seq_len"], point["hidden_size"]
+    every = [kernel for kernel in kernels(found.tree, found.call) if kernel.rule == "fused norm"]
+    assert [len(kernel.before) for kernel in every] == [1, 0]
+    for kernel in every:
+        read, write = (evaluate(str(side), point) for side in (kernel.cost.read, kernel.cost.write))
+        assert (read, write) == (2 * rows * width * A + 2 * width * W, 2 * rows * width * A + 8 * rows)
+
+
+def test_a_sum_that_takes_in_what_the_layer_was_given_reads_that(context: ToolContext) -> None:
+    """In a layer whose attention and perceptron stand beside each other three summands meet: what it was given is not the sum that the
+    next one's norm is made of."""
+    found = find(CostArguments.model_validate({"target": "gpt_neox", "phase": "decode"}), context)
+    point = assignment(found.tree.trace.variables, found.tree.trace.point) | BYTES
+    rows, width = point["batch_size"] * point["seq_len"], point["hidden_size"]
+    (kernel,) = (kernel for kernel in kernels(found.tree, found.call) if kernel.before)
+    read, write = (evaluate(str(side), point) for side in (kernel.cost.read, kernel.cost.write))
+    assert (read, write) == (3 * rows * width * A + 2 * width * W, 2 * rows * width * A + 8 * rows)
+
+
+def test_what_a_layer_ends_with_is_in_memory_while_the_next_one_begins(context: ToolContext) -> None:
+    """Where little else is: three summands, their sum, and its norm; cos and sin, and the norm's weight in four bytes beside them."""
+    config = {**SMALL, "head_dim": 4, "intermediate_size": 8, "pad_token_id": 0}
+    found = find(CostArguments.model_validate({"target": "cohere", "phase": "decode", "config": config}), context)
+    point = assignment(found.tree.trace.variables, found.tree.trace.point) | BYTES
+    assert any(len(kernel.before) == 2 for kernel in kernels(found.tree, found.call))
+    new = point["seq_len"]
+    beside = 2 * new * 4 * A + 4 * H
+    assert evaluate(served_peak(found.tree, found.call), point) == 5 * point["batch_size"] * new * H * A + beside

@@ -273,11 +273,11 @@ def _called(kernel: EngineKernel) -> str:
 
 def _most_of(kernel: EngineKernel) -> OpRecord:
     """The operator that stands for a fused kernel: the last one of the module that issues most of its operators, of several the
-    last."""
+    last. What ends the layer before stands for none."""
     if not kernel.rule:
         return kernel.ops[0]
-    issued = Counter(op.call for op in kernel.ops)
-    return max(kernel.ops, key=lambda op: (issued[op.call], op.order))
+    issued = Counter(op.call for op in kernel.own)
+    return max(kernel.own, key=lambda op: (issued[op.call], op.order))
 
 
 def _product(plain: Kernel, part: _Part, read: float, point: _Point) -> Kernel:

@@ -18,7 +18,7 @@ from opscope_schemas.formula import Formula, Monomial, Rational, evaluate, varia
 from opscope_tools.trace.document import CallTree, not_counted, shown_conditions, worked_out_once
 from opscope_tools.trace.protocol import BesideRecord, CallRecord, KeptRecord, OpRecord, TensorRecord
 from opscope_tools.trace.routing import GROUPED, expert_layers
-from opscope_tools.trace.serving import kernels, resized, unmade
+from opscope_tools.trace.serving import EngineKernel, kernels, resized, unmade
 
 _ZERO, _ONE = Formula.const(0), Formula.const(1)
 #: points of a peak that depend on sizes and are kept apart
@@ -287,7 +287,8 @@ def served_peak(tree: CallTree, call: CallRecord) -> str:
 
     "" where a size is not known.
     """
-    runs_at = {part.order: kernel.ops[0].order for kernel in kernels(tree, call) for part in kernel.ops[1:]}
+    served = kernels(tree, call)
+    runs_at = dict(_runs_at(served))
     runs_at.update(_around_experts(tree, call))
     left_out = unmade(tree, call)
     every = [placed.op for placed in _placed(tree, call, "", _ONE)]
@@ -296,7 +297,7 @@ def served_peak(tree: CallTree, call: CallRecord) -> str:
     touched = {i for op in ops for i in (*op.reads, *op.writes)}.difference(never)
     counted = [t for t in tree.trace.tensors if t.index in touched and t.kind in _COUNTED]
     sizes = {**{t.index: Formula.parse(t.size) for t in counted if t.size}, **resized(tree, call)}
-    lives = list(_served_lives(ops, counted, runs_at))
+    lives = [*_served_lives(ops, counted, runs_at), *_read_again(served, counted)]
     sums: dict[Formula, None] = {}
     for op in ops:
         if runs_at.get(op.order, op.order) == op.order:
@@ -306,6 +307,28 @@ def served_peak(tree: CallTree, call: CallRecord) -> str:
             sums[sum((sizes[index] for index in live), _ZERO)] = None
     largest = _largest(tree, sums)
     return str(Formula.maximum(*largest)) if largest else ""
+
+
+def _runs_at(served: Iterable[EngineKernel]) -> Iterator[tuple[int, int]]:
+    """Order of an operator that runs as a part of a kernel -> that of the kernel; what ends the layer before is counted where it is
+    made, as one of its own."""
+    for kernel in served:
+        for part in kernel.own[1:]:
+            yield part.order, kernel.ops[0].order
+        for part in kernel.before[1:]:
+            yield part.order, kernel.before[0].order
+
+
+def _read_again(
+    served: Iterable[EngineKernel], counted: Iterable[TensorRecord]
+) -> Iterator[tuple[int, int, TensorRecord]]:
+    """What the end of a layer reads, which is still there while the norm that begins the next one runs, in whose kernel it is."""
+    known = {t.index: t for t in counted}
+    for kernel in served:
+        made = {index for op in kernel.before for index in op.writes}
+        for index in {index for op in kernel.before for index in op.reads} - made:
+            if index in known:
+                yield kernel.ops[0].order, kernel.ops[0].order, known[index]
 
 
 def _around_experts(tree: CallTree, call: CallRecord) -> Iterator[tuple[int, int]]:

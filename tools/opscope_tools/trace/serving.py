@@ -14,6 +14,7 @@ from opscope_schemas.analysis import CallSite, MemoryAccess, ServingRule, Servin
 from opscope_schemas.formula import Formula, Rational, evaluate, whole_bytes
 
 from opscope_tools.trace.document import CallTree, Sum, assignment, worked_out_once
+from opscope_tools.trace.layer_ends import meetings
 from opscope_tools.trace.operators import ATTENTION, PAIRS, SOFTMAX
 from opscope_tools.trace.protocol import CallRecord, OpRecord, ViewRecord
 from opscope_tools.trace.routing import expert_layers
@@ -54,7 +55,9 @@ _SAYS = {
     "once for all heads, and its result is projected out.",
     "hub kernel": "What transformers runs as a kernel from the hub, and as a reference in Python where that is not installed, is one "
     "kernel: it reads its inputs, keeps what lies between, and writes what others read.",
-    "fused norm": "A norm, its casts and the residual add before it are one kernel; two norms are two.",
+    "fused norm": "A norm, its casts and the residual add before it are one kernel; two norms are two. The add that ends a layer runs in "
+    "the norm that begins the next one: so in that of its own kind of layer, as often, the first time included, which has none, while "
+    "the norm behind the last layer, which has one, stands without.",
     "fused activation": "An activation and the product with its gate are one kernel.",
     "fused rope": "Rotary embedding is one kernel for queries, one for keys, and one for its angles.",
     "fused elementwise": "Element-wise operators in a row, casts included, are one kernel.",
@@ -62,7 +65,8 @@ _SAYS = {
     "reads the result.",
 }  # fmt: skip
 LIMITS = (
-    "A residual add whose norm begins the next layer stays by itself; sorting of routed tokens stays as it runs eagerly.",
+    "A residual add that ends a layer stays by itself where a layer that reads it does not begin with its norm, and where its own layer has "
+    "no others of its kind; sorting of routed tokens stays as it runs eagerly.",
     "Products that read the same input (q, k and v; gate and up) stay apart: an engine that joins them reads it once.",
 )
 _MOST_PLACES = 4
@@ -85,6 +89,14 @@ class EngineKernel:
     function: str = ""
     #: under which its operators are one kernel; "": it is one operator, or holds others in its own way
     rule: str = ""
+    #: of its operators those that end the layer before the one that it begins, the one that gives their result first
+    before: tuple[OpRecord, ...] = ()
+
+    @property
+    def own(self) -> tuple[OpRecord, ...]:
+        """Its operators without those."""
+        others = {op.order for op in self.before}
+        return tuple(op for op in self.ops if op.order not in others)
 
 
 def serving(tree: CallTree, call: CallRecord, values: Mapping[str, Rational] | None) -> ServingView:
@@ -118,7 +130,7 @@ def serving(tree: CallTree, call: CallRecord, values: Mapping[str, Rational] | N
 def _as_served(tree: CallTree, call: CallRecord) -> _Graph:
     """The graph under every rule; as it is where a trace does not say what its operators read."""
     graph = _Graph(tree, call)
-    rules = (_paged, _absorbed, _attention, _eager_attention, _masks, _hub_kernels, _fused, _converted)
+    rules = (_paged, _absorbed, _attention, _eager_attention, _masks, _hub_kernels, _fused, _across_layers, _converted)
     for rule in rules if graph.known else ():
         rule(graph)
     return graph
@@ -136,6 +148,7 @@ def kernels(tree: CallTree, call: CallRecord, *, eager: bool = False) -> tuple[E
             graph.attention.get(order, ()),
             graph.functions.get(order, ""),
             graph.fused_under.get(order, ""),
+            tuple(graph.ops[part] for part in graph.before.get(order, ())),
         )
         for order, op in sorted(graph.ops.items())
         if order not in graph.part_of and (graph.now[order] != Sum() or not op.counted)
@@ -181,7 +194,7 @@ class _Graph:
     """The operators of a call by their order, what each costs now, and who makes and reads which tensor."""
 
     def __init__(self, tree: CallTree, call: CallRecord) -> None:
-        self.tree, self.trace = tree, tree.trace
+        self.tree, self.call, self.trace = tree, call, tree.trace
         #: the sizes of the trace, those that follow from others included
         self.point = assignment(tree.trace.variables, tree.trace.point)
         self.ops: dict[int, OpRecord] = {}
@@ -197,6 +210,8 @@ class _Graph:
         self.functions: dict[int, str] = {}
         #: operator that gives the result of a fused kernel -> the rule that fused it
         self.fused_under: dict[int, str] = {}
+        #: operator that gives the result of a norm's kernel -> those in it that end the layer before, the one that gives their result first
+        self.before: dict[int, tuple[int, ...]] = {}
         #: by the operator that gives its result, the shapes of queries, keys and values
         self.attention = {
             o: tuple(i.shape for i in op.inputs[:3]) for o, op in self.ops.items() if op.operator == ATTENTION
@@ -662,6 +677,55 @@ def _place(graph: _Graph, group: Sequence[OpRecord], inside: set[int]) -> OpReco
     return max((op for op in group if ready < op.order < first), key=lambda op: op.order, default=group[-1])
 
 
+def _across_layers(graph: _Graph) -> None:
+    """The add that ends a layer runs in the kernel of the norm that begins the next one."""
+    parts, settled = graph.parts(), _of_weights(graph)
+    every = {
+        o: [op, *(graph.ops[part] for part in parts.get(o, ()))]
+        for o, op in graph.ops.items()
+        if o not in graph.part_of
+    }
+    begins = {o: read for o, ops in every.items() if (read := _begun_with(graph, ops, settled)) is not None}
+    ends = {made: o for o, ops in every.items() if (made := _ended_with(graph, ops)) is not None}
+    sums = {kernel: made for made, kernel in ends.items()}
+    for add, norm in meetings(graph.tree, graph.call, graph.home, graph.makers, graph.readers, begins, ends):
+        views = {v.view: Formula.parse(v.size) for op in every[norm] for v in op.views if v.tensor == begins[norm]}
+        whole = _once(graph, begins[norm], views)
+        if whole == graph.sizes.get(sums[add]):
+            given, now = graph.now[add], graph.now[norm]
+            graph.drop("fused norm", graph.ops[add], graph.ops[norm])
+            graph.change(
+                "fused norm", graph.ops[norm], _moving(now, now.read - whole + given.read, now.write + given.write)
+            )
+            graph.fused_under[norm] = "fused norm"
+            graph.before[norm] = tuple(op.order for op in every[add])
+
+
+def _begun_with(graph: _Graph, ops: Sequence[OpRecord], settled: Collection[int]) -> int | None:
+    """The one tensor that the kernel of a norm reads, beside weights and what is made of them."""
+    if len(set(_norms(graph, ops).values())) != 1 or graph.fused_under.get(ops[0].order, "fused norm") != "fused norm":
+        return None
+    read = {index for op in ops for index in op.reads}.difference(*(op.writes for op in ops))
+    made = {i for i in read if not (m := graph.makers.get(i)) or any(op.order not in settled for op in m)}
+    found = {index for index in made if graph.kinds[index] != "constant"}
+    return found.pop() if len(found) == 1 else None
+
+
+def _ended_with(graph: _Graph, ops: Sequence[OpRecord]) -> int | None:
+    """The sum that a kernel of light operators without a norm makes, and nothing else that others read."""
+    inside = {op.order for op in ops}
+    left = [op for op in ops if _leaves(graph, op, inside)]
+    if (
+        len(left) != 1
+        or left[0].operator != "aten.add"
+        or _norms(graph, ops)
+        or any(op.call in graph.experts for op in ops)
+    ):
+        return None
+    light = graph.fused_under.get(ops[0].order) in ("fused elementwise", "fused activation") or _is_light(graph, ops[0])
+    return left[0].writes[0] if light and graph.kinds[left[0].writes[0]] == "activation" else None
+
+
 def _converted(graph: _Graph) -> None:
     """Kernels of light operators that read weights, and nothing else but what such ones made, run once before all steps."""
     settled = _of_weights(graph)
@@ -805,7 +869,8 @@ def _is_norm(graph: _Graph, op: OpRecord) -> bool:
 
 
 def _is_light(graph: _Graph, op: OpRecord) -> bool:
-    alone = len(op.writes) == 1 and len(graph.makers[op.writes[0]]) == 1
+    read = op.writes if len(op.writes) == 1 else [index for index in op.writes if graph.readers.get(index)]
+    alone = len(read) == 1 and all(len(graph.makers[index]) == 1 for index in op.writes)
     whole = len(op.views) == 0 if not op.reads else {v.tensor for v in op.views} == set(op.reads)
     return (
         op.operator in _LIGHT
