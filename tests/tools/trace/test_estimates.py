@@ -115,7 +115,7 @@ def test_a_fused_kernel_stands_at_the_module_that_issues_most_of_it(context: Too
     assert not [
         row for row in found.operators if "sum" in row.operation.split(", ") and row.module.endswith(("experts", "*"))
     ]
-    assert [row.count for row in found.operators if row.operation == "add"] == [1, 2]
+    assert not [row for row in found.operators if row.operation == "add"]  # each is in the norm that begins the next layer
 
 
 def test_ranks_divide_the_heads_of_every_attention(context: ToolContext) -> None:
