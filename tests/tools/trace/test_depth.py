@@ -104,8 +104,9 @@ def calls_of(layers: int, context: ToolContext) -> int:
 
 
 def test_a_trace_of_126_layers_takes_at_most_a_fifth_more_than_one_of_2(context: ToolContext) -> None:
-    calls_of(3, context)  # what is imported and remembered once
-    assert calls_of(126, context) <= 1.2 * calls_of(2, context)
+    for _ in range(2):  # what is imported and remembered is so once
+        deep, shallow = calls_of(126, context), calls_of(2, context)
+    assert deep <= 1.2 * shallow
 
 
 @pytest.mark.parametrize("look", [lambda t: t, lambda t: t.view(12), lambda t: t.transpose(0, 1)[0]])

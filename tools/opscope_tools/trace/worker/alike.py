@@ -192,7 +192,7 @@ def _plain(value: Any) -> str:
 
 
 def _numbers(sizes: Any) -> tuple[int | str, ...]:
-    return tuple(_number(size) for size in sizes)
+    return tuple([_number(size) for size in sizes])
 
 
 def _number(size: Any) -> int | str:

@@ -250,10 +250,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped her
         self.spans: dict[tuple[int, str], tuple[int, int]] = {}
         #: lists of layers of which several results are read together
         self.gathered: set[str] = set()
-        self._paths = {id(module): path for path, module in model.named_modules()}
-        self._lengths = {
-            p: len(module) for p, module in model.named_modules() if isinstance(module, torch.nn.ModuleList)
-        }
+        modules = list(model.named_modules())
+        self._paths = {id(module): path for path, module in modules}
+        self._lengths = {path: len(module) for path, module in modules if isinstance(module, torch.nn.ModuleList)}
         #: memory of weights, held: of one that a forward converts in place another tensor would get the place
         self._memory = [
             tensor.untyped_storage()

@@ -190,16 +190,18 @@ def _made(kind: Any, given: inspect.BoundArguments) -> Any:
 
 def _holds_weights(value: Any) -> bool:
     """Whether an argument brings modules or weights along, which then belong to several layers."""
-    if isinstance(value, list | tuple):
+    kind = type(value)  # `isinstance` would ask a config for its class by way of its own, slow code
+    if issubclass(kind, list | tuple):
         return any(map(_holds_weights, value))
-    return isinstance(value, torch.nn.Module | torch.Tensor)
+    return issubclass(kind, torch.nn.Module | torch.Tensor)
 
 
 def _key(value: Any) -> Any:
     """What two equal arguments share: plain values by type and value, symbols by expression, the rest by identity."""
-    if isinstance(value, torch.SymInt | torch.SymFloat):
+    kind = type(value)
+    if issubclass(kind, torch.SymInt | torch.SymFloat):
         return ("symbol", str(value.node.expr))
-    return (type(value), value) if isinstance(value, PLAIN) else id(value)
+    return (kind, value) if issubclass(kind, PLAIN) else id(value)
 
 
 def _fields(value: Any) -> Any:

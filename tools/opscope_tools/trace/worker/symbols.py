@@ -101,10 +101,10 @@ class Symbols:
         """Whether two ints or SymInts are one number wherever the decisions so far hold."""
         if a is b:
             return True
-        left, right = (
-            size.node.expr.xreplace(self.env.equal) if isinstance(size, torch.SymInt) else sympy.Integer(int(size))
-            for size in (a, b)
-        )
+        sizes = [size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(int(size)) for size in (a, b)]
+        if sizes[0] == sizes[1]:
+            return True
+        left, right = [size.xreplace(self.env.equal) for size in sizes]
         return bool(left == right) or self.same(self._convert(left), self._convert(right))
 
     def same(self, a: Formula, b: Formula) -> bool:

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import inspect
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 from typing import Any
@@ -249,12 +250,13 @@ class Writer:
         recorder = self.session.recorder
         touched = {i for op in recorder.ops for i in (*op.step.reads, *op.step.writes)}
         touched |= {kept.index for kept in (*recorder.flow.before, *recorder.flow.after)}
+        orders = sorted(op.order for op in recorder.ops)
         for held in recorder.flow.tensors:
             until = max(held.last, held.held)
             if (
                 held.index in touched
                 or held.kind == "output"
-                or any(held.born < op.order <= until for op in recorder.ops)
+                or bisect_right(orders, held.born) < bisect_right(orders, until)
             ):
                 yield TensorRecord(
                     index=held.index, kind=held.kind, info=self._infos((held.info,))[0],
