@@ -118,6 +118,16 @@ def test_a_fused_kernel_stands_at_the_module_that_issues_most_of_it(context: Too
     assert not [row for row in found.operators if row.operation == "add"]  # each is in the norm that begins the next layer
 
 
+def test_a_norm_stands_where_its_layer_begins_also_with_the_add_of_the_layer_before(context: ToolContext) -> None:
+    """That add runs last of all in the layer, and is as many operators as a norm that is one."""
+    found = estimate(context, "gpt2", config={"n_layer": 3, "n_embd": 64, "n_head": 4}, phase="prefill")
+    rows = [(row.operation, row.module) for row in found.operators]
+    first, second = (rows.index(("fused norm", f"transformer.h.*.{name}")) for name in ("ln_1", "ln_2"))
+    assert first < min(at for at, (_, module) in enumerate(rows) if ".h.*.attn" in module)
+    assert first < second
+    assert [row.count for row in found.operators if row.operation == "fused norm"] == [3, 3]
+
+
 def test_ranks_divide_the_heads_of_every_attention(context: ToolContext) -> None:
     """Towers with 8 and with 12 heads: 4 ranks divide both, 8 only those of the one."""
     found = estimate(context, "clip", config={}, values={}, phase="prefill", parallel={"tp": 2})

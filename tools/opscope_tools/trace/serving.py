@@ -56,8 +56,9 @@ _SAYS = {
     "hub kernel": "What transformers runs as a kernel from the hub, and as a reference in Python where that is not installed, is one "
     "kernel: it reads its inputs, keeps what lies between, and writes what others read.",
     "fused norm": "A norm, its casts and the residual add before it are one kernel; two norms are two. The add that ends a layer runs in "
-    "the norm that begins the next one: so in that of its own kind of layer, as often, the first time included, which has none, while "
-    "the norm behind the last layer, which has one, stands without.",
+    "the norm that begins the next one, and stands in that of its own kind of layer, which runs as often. So the first layer's norm, "
+    "which has no add before it, has one here, and the norm behind the last layer, which has one, has none; the totals are the same. "
+    "Where no norm follows the last layer, one add too many is in a norm.",
     "fused activation": "An activation and the product with its gate are one kernel.",
     "fused rope": "Rotary embedding is one kernel for queries, one for keys, and one for its angles.",
     "fused elementwise": "Element-wise operators in a row, casts included, are one kernel.",
@@ -869,8 +870,10 @@ def _is_norm(graph: _Graph, op: OpRecord) -> bool:
 
 
 def _is_light(graph: _Graph, op: OpRecord) -> bool:
-    read = op.writes if len(op.writes) == 1 else [index for index in op.writes if graph.readers.get(index)]
-    alone = len(read) == 1 and all(len(graph.makers[index]) == 1 for index in op.writes)
+    asked = [
+        index for index in op.writes if graph.readers.get(index) or _is_kept(graph, index)
+    ]  # mean and scale of a norm are not
+    alone = (len(op.writes) == 1 or len(asked) == 1) and all(len(graph.makers[index]) == 1 for index in op.writes)
     whole = len(op.views) == 0 if not op.reads else {v.tensor for v in op.views} == set(op.reads)
     return (
         op.operator in _LIGHT
@@ -884,7 +887,11 @@ def _is_light(graph: _Graph, op: OpRecord) -> bool:
 
 def _kept(graph: _Graph, op: OpRecord) -> bool:
     """Whether what an operator makes is more than a result on the way."""
-    return any(graph.kinds[index] != "activation" or index in graph.handed_on for index in op.writes)
+    return any(_is_kept(graph, index) for index in op.writes)
+
+
+def _is_kept(graph: _Graph, index: int) -> bool:
+    return graph.kinds[index] != "activation" or index in graph.handed_on
 
 
 def _is_cheap(graph: _Graph, op: OpRecord) -> bool:
