@@ -115,7 +115,9 @@ def test_a_fused_kernel_stands_at_the_module_that_issues_most_of_it(context: Too
     assert not [
         row for row in found.operators if "sum" in row.operation.split(", ") and row.module.endswith(("experts", "*"))
     ]
-    assert not [row for row in found.operators if row.operation == "add"]  # each is in the norm that begins the next layer
+    assert not [
+        row for row in found.operators if row.operation == "add"
+    ]  # each is in the norm that begins the next layer
 
 
 def test_a_norm_stands_where_its_layer_begins_also_with_the_add_of_the_layer_before(context: ToolContext) -> None:
